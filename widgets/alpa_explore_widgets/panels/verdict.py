@@ -21,6 +21,7 @@ from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tried import SMALL, change_text
 from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.estimate import estimated_seconds
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -48,12 +49,15 @@ class VerdictPanel:
             note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
             self.head.value, self.below.value = f'<p class="alpa-question">{note}</p>', ""
             return
-        stale = " alpa-stale" if state.out_of_date or state.fault else ""
+        guess = estimated_seconds(state)
+        stale = " alpa-stale" if guess is None and (state.out_of_date or state.fault) else ""
         scaling = None if state.scaling is None else state.scaling.scaling
         prices = {} if scaling is None else dict(scaling.prices)
-        self.head.value = f'<div class="alpa-verdict{stale}">{verdict_html(plan, state.pinned, prices)}</div>'
+        verdict = verdict_html(plan, state.pinned, prices, estimate_words(state), guess)
+        self.head.value = f'<div class="alpa-verdict{stale}">{verdict}</div>'
+        older = stale or _stale(guess)
         self.below.value = (
-            f'<div class="alpa-below{stale}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
+            f'<div class="alpa-below{older}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
             f"{stages_html(plan)}</div>"
         )
 
@@ -70,10 +74,24 @@ class VerdictPanel:
         return self._beside[2]
 
 
-def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, float] | None = None) -> str:
+def estimate_words(state: State) -> str:
+    """What is said of a time that is not exact; '' for an exact one."""
+    if state.following and (state.estimated or estimated_seconds(state) is not None):
+        return "an estimate · exact in a moment"
+    return "an estimate: other choices may be better · press Plan" if state.estimated else ""
+
+
+def verdict_html(
+    plan: Plan,
+    pinned: Plan | None = None,
+    prices: Mapping[str, float] | None = None,
+    estimate: str = "",
+    guess: float | None = None,
+) -> str:
     """Time, layout, whether it fits, and what it makes of its devices; the rest of the figures is in the tooltips.
 
-    `prices` are dollars for an hour of a device; with a pinned plan each figure has its change against it.
+    `prices` are dollars for an hour of a device; with a pinned plan each figure has its change against it. `estimate`
+    is said of a time that is not exact, and `guess`, if there is one, is that time: all else is of the plan before.
     """
     figures, before = _figures(plan), None if pinned is None else _figures(pinned)
     time, rate, share = figures["iteration"], figures["rate"], figures["FLOP/s of a device"]
@@ -82,11 +100,12 @@ def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, fl
     def change(name: str, *, judged: bool = True) -> str:
         return "" if before is None or name not in before else _change(figures[name], before[name], judged=judged)
 
-    number, _, unit = time.text.partition(" ")
+    number, _, unit = (time.text if guess is None else units.seconds(guess)).partition(" ")
+    about = '<span aria-label="about">≈</span> ' if estimate else ""
     # The iteration times of two global batches cannot be judged against each other.
     seconds = (
-        f'<p class="alpa-time" title="{escape(_why(time))}"><b>{number}</b> {unit} <span>an iteration</span>'
-        f"{change('iteration', judged=equal_batches)}</p>"
+        f'<p class="alpa-time" title="{escape(_why(time))}">{about}<b>{number}</b> {unit} <span>an iteration</span>'
+        f"{change('iteration', judged=equal_batches) if guess is None else ''}</p>"
     )
     facts = [
         _fits(plan, figures["peak memory"], change("peak memory")),
@@ -102,8 +121,9 @@ def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, fl
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
     words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
-        f'<div>{seconds}<p class="alpa-quiet" title="{escape(plan_bands_sentence(plan))}">{escape(_error(plan))}'
-        f'</p></div><div><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
+        f'<div>{seconds}<p class="alpa-quiet" title="{escape(plan_bands_sentence(plan))}">'
+        f"{escape(estimate or _error(plan))}</p></div>"
+        f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
         f'<p class="alpa-facts">{"".join(facts)}</p></div>'
     )
 
@@ -161,6 +181,11 @@ def spare_words(peak_bytes: float, memory_bytes: float, *, is_tight: bool) -> tu
 def _rounded(size: float) -> str:
     scale, unit = units.bytes_axis(size)
     return f"{units.number(size / scale, 3)} {unit}"
+
+
+def _stale(guess: float | None) -> str:
+    """The class of what is not yet that of an estimated time."""
+    return "" if guess is None else " alpa-stale"
 
 
 def _figures(plan: Plan) -> dict[str, HeadlineFigure]:

@@ -6,12 +6,14 @@
   present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - levers: single changes of the settings and the hardware of a plan, to be planned.
+- estimate: the iteration time of settings for which the planner runs.
 - background: threads where the newest job wins, or where each job has its turn.
 - asking/: questions, asked in the background.
 - planning, runs (and attached hosts): work in the background; it reports by changing the state.
 - session: `Session`, one method per action of a user; each returns at once.
 
-A change of B, δ, schedule or mode is answered by `replan`, from known stage costs; any other one waits for the Plan
-button. To add a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it
-is then an option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
+A change of B, δ, schedule or mode is answered by `replan`, from known stage costs. One of memory, speed, links, nodes,
+microbatch or sequence is estimated at once, and planned once it rests. Any other one waits for the Plan button. To add
+a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it is then an
+option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
 """

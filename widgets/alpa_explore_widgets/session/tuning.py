@@ -10,6 +10,8 @@ DRIFT_SECONDS = 2.0
 """How often the drift of a run is looked at; its ranks report no more than once a second."""
 DRIFT_CHANGE = 1.25
 """The better plan is looked for again when the time of a stage or link has changed by this factor."""
+REST_SECONDS = 0.4
+"""The planner runs once the settings that it answers have rested for this long."""
 SAME_MOVE_SECONDS = 1.5
 """Replans that follow one another within this time are one movement of a slider and make one history entry."""
 HISTORY_ENTRIES = 60
@@ -34,6 +36,8 @@ RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
 BEFORE_FIGURES_SECONDS = 0.3
 """From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
+PICTURE_SECONDS = 1.0
+"""From another plan to the picture of it that a saved notebook shows."""
 BETWEEN_FIGURES_SECONDS = 0.01
 """Between two such figures: what a key press asks for comes first."""
 FIRST_FIGURES = 6
