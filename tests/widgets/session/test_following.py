@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.verdict import estimate_words
-from alpa_explore_widgets.session.estimate import estimated_seconds
+from alpa_explore_widgets.panels.verdict import estimate_words, estimated_seconds
 from alpa_explore_widgets.session.session import Session
 
 from alpa_explore.errors import AlpaExploreError

@@ -6,7 +6,6 @@
   present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - levers: single changes of the settings and the hardware of a plan, to be planned.
-- estimate: the iteration time of settings for which the planner runs.
 - background: threads where the newest job wins, or where each job has its turn.
 - asking/: questions, asked in the background.
 - planning, runs (and attached hosts): work in the background; it reports by changing the state.

@@ -40,7 +40,7 @@ REPRICED_SETTINGS = ("expert_imbalance", *DEVICE_SETTINGS)
 REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "paper", *REPRICED_SETTINGS)
 """Settings whose change is answered at once, all but the repriced ones exactly."""
 SCALED_SETTINGS = ("nodes", "devices_per_node", "microbatch", "sequence")
-"""Settings whose change is estimated from the work of a device (`estimate`)."""
+"""Settings whose change is estimated from the work of a device (panels/verdict.py)."""
 PLANNED_SETTINGS = (*REPRICED_SETTINGS, *SCALED_SETTINGS)
 """Settings that are estimated at once; the planner runs as soon as they rest. All others wait for the Plan button."""
 
