@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 def printable(text: str) -> str:
     """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
@@ -40,6 +40,9 @@ class VerdictPanel:
 
     def __init__(self) -> None:
         self.head, self.below = W.HTML(), W.HTML()
+        self._said: tuple[Any, ...] = (None, None, None, None, None)
+        """What the verdict was made of last."""
+        self._verdict = ""
         self._beside: tuple[object, object, str] = (None, None, "")
         """The plan and the layouts that were compared last, and what was found."""
 
@@ -54,8 +57,10 @@ class VerdictPanel:
         stale = " alpa-stale" if guess is None and (state.out_of_date or state.fault) else ""
         scaling = None if state.scaling is None else state.scaling.scaling
         prices = {} if scaling is None else dict(scaling.prices)
-        verdict = verdict_html(plan, state.pinned, prices, estimate_words(state), guess)
-        self.head.value = f'<div class="alpa-verdict{stale}">{verdict}</div>'
+        said = (plan, state.pinned, prices, estimate_words(state), guess)
+        if any(a is not b and (hasattr(a, "costs") or a != b) for a, b in zip(said, self._said, strict=True)):
+            self._said, self._verdict = said, verdict_html(*said)
+        self.head.value = f'<div class="alpa-verdict{stale}">{self._verdict}</div>'
         older = stale or _stale(guess)
         self.below.value = (
             f'<div class="alpa-below{older}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
