@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.harness.explorer import slider, type_number
+from tests.browser.harness.explorer import show_tab, slider, type_number
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -80,3 +80,31 @@ def test_a_memory_in_which_nothing_fits_leaves_the_last_figures_grey_with_advice
     explorer.locator(".alpa-main.alpa-stale").wait_for()
     assert "press Plan" not in explorer.inner_text()
     assert explorer.get_by_text("No plan with these settings").count() == 1
+
+
+def test_a_sweep_that_is_cancelled_half_way_keeps_the_plan_and_can_go_on(explorer: Locator, lab: LabPage) -> None:
+    show_tab(explorer, "Why")
+    headline = explorer.locator(".alpa-time").inner_text()
+    hold_planner(lab, held=True)
+    sweep = explorer.get_by_role("button", name="Answer all")
+    sweep.press("Enter")
+    explorer.get_by_text("1 of").wait_for()
+    explorer.get_by_role("button", name="Cancel", exact=True).press("Enter")
+    explorer.get_by_text("Cancelled after").wait_for()
+    expect(sweep).to_be_enabled()
+    assert explorer.locator(".alpa-time").inner_text() == headline
+    assert explorer.locator(".alpa-stale").count() == 0
+    hold_planner(lab, held=False)
+    sweep.press("Enter")
+    explorer.locator(".alpa-panel-why").get_by_role("button", name="Open").first.wait_for()
+
+
+def test_at_700_pixels_nothing_is_wider_than_the_page(explorer: Locator, lab: LabPage) -> None:
+    lab.page.set_viewport_size({"width": 700, "height": 900})
+    lab.rest()
+    for part in (".alpa-body", ".alpa-sliders", ".alpa-verdict", ".alpa-tab-bar", ".alpa-panel:visible"):
+        place = explorer.locator(part).first
+        lab.wait_until(
+            lambda: place.evaluate("(part) => part.scrollWidth <= part.clientWidth + 1"),  # noqa: B023
+            f"{part} fits",
+        )

@@ -139,7 +139,7 @@ def verdict_html(
         return "" if before is None or name not in before else _change(figures[name], before[name], judged=judged)
 
     number, _, unit = (time.text if guess is None else units.seconds(guess)).partition(" ")
-    about = '<span aria-label="about">≈</span> ' if estimate else ""
+    about, kind = ("≈ ", "alpa-quiet alpa-estimate") if estimate else ("", "alpa-quiet")
     # The iteration times of two global batches cannot be judged against each other.
     seconds = (
         f'<p class="alpa-time" title="{escape(_why(time))}">{about}<b>{number}</b> {unit} <span>an iteration</span>'
@@ -159,7 +159,7 @@ def verdict_html(
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
     words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
-        f'<div>{seconds}<p class="alpa-quiet" title="{escape(plan_bands_sentence(plan))}">'
+        f'<div>{seconds}<p class="{kind}" title="{escape(plan_bands_sentence(plan))}">'
         f"{escape(estimate or _error(plan))}</p></div>"
         f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
         f'<p class="alpa-facts">{"".join(facts)}</p></div>'

@@ -16,9 +16,9 @@ SAME_MOVE_SECONDS = 1.5
 """Replans that follow one another within this time are one movement of a slider and make one history entry."""
 HISTORY_ENTRIES = 60
 """Plans kept in the history; the oldest are dropped first."""
-KEPT_GRAPHS = 3
-"""Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
-KEPT_PLANS = 4
+KEPT_GRAPHS = 8
+"""Captured graphs kept in memory, so that another δ or cluster, or a B of before, does not capture the model again."""
+KEPT_PLANS = 12
 """Plans of this process that are kept for explorers that are shown again; one has some megabytes."""
 KEPT_ANSWERS = 24
 """Answers about layouts that are kept for other values of B: as many as its slider has stops. One of ten thousand
