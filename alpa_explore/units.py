@@ -10,6 +10,8 @@ SMALL = 5e-4
 
 def printable(text: str) -> str:
     """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
 
 

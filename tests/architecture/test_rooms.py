@@ -26,7 +26,7 @@ SMALL = {
     "arithmetic that is tested by itself": "layering.limbs",
     "called by name, from a website": "course.site.saved_plan",
     "an element of the page, with its own script": "_widgets.elements.message_order",
-    "not merged yet": "inter_op.compared _widgets.overview.cards _widgets.panels.lesson",
+    "not merged yet": "inter_op.compared _widgets.panels.lesson",
 }
 """Why modules of fewer lines with one importer stand alone: reason -> their names, without `alpa_explore.`."""
 MOST_CONCEPTS = 30

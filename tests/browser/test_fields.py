@@ -105,7 +105,7 @@ def test_a_refused_number_stays_in_the_box_with_the_reason(shown: LabPage, explo
         assert shown.ask("Out[1].settings.num_microbatches") == "8"
     set_b(shown, explorer, 16)
     assert box.get_attribute("aria-invalid") is None
-    assert "samples per iteration" in note_of(box)
+    assert "samples an iteration" in note_of(box)
 
 
 def test_a_slider_move_replaces_a_refused_number(shown: LabPage, explorer: Locator) -> None:

@@ -117,6 +117,8 @@ def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
     loaded, and a table after."""
     lab.wait_until(lambda: any("B = 12" in str(o.get("data")) for o in lab.outputs()), "the table follows the plan")
     assert lab.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
+    lab.wait_until(lambda: any("image/svg+xml" in o.get("data", {}) for o in lab.outputs()), "the picture is there")
+    assert lab.page.locator(".jp-RenderedSVG:visible").count() == 0, "and no picture"
     lab.save()
     stored = lab.server.root / name
     lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
@@ -139,6 +141,9 @@ def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
     lab.guard.console_errors.clear()  # Lab reports the kernel that was shut down as an error
     lab.load(name)
     lab.page.locator(".alpa-saved td").first.wait_for()
+    picture = lab.page.locator(".jp-RenderedSVG img")
+    picture.wait_for()
+    lab.wait_until(lambda: picture.evaluate("(image) => image.naturalWidth") > 500, "the picture is drawn")
     assert lab.page.locator(".alpa-explorer").count() == 0
 
 

@@ -159,9 +159,11 @@ class HeldPlanner:
         graph: Callable[[], object],
         cancel: threading.Event,
         progress: Callable[[Progress], None],
+        cluster: Cluster | None = None,
         **pipeline: Any,
     ) -> Plan:
         self.report_replan = progress
+        plan = plan.basis or plan
         if delta != plan.options.delta:
             pipeline |= {"delta": delta}
         self.replans.append((num_microbatches, dict(pipeline)) if pipeline else num_microbatches)
@@ -177,7 +179,8 @@ class HeldPlanner:
         if delta != options.delta:
             made = replace(made, costs=replace(made.costs, complete=False))
         changed = replace(options.pipeline, **pipeline)
-        return replace(made, options=replace(made.options, pipeline=changed))
+        made = replace(made, options=replace(made.options, pipeline=changed))
+        return made if cluster in (None, plan.cluster) else replace(made, cluster=cluster, basis=made)
 
 
 SETTINGS = Settings(

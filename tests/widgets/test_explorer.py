@@ -2,6 +2,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from alpa_explore_widgets import explore
@@ -107,7 +108,7 @@ def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: lis
 def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> None:
     plan_and_wait(explorer.session)
     assert explorer.controls["num_layers"].value == 4
-    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per iteration"
+    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples · 2,048 tokens an iteration"
     explorer.controls["devices_per_node"].value = "8"
     explorer.controls["device"].value = "h100"
     explorer.controls["nodes"].value = 2
@@ -197,6 +198,7 @@ def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, pl
     plan_and_wait(explorer.session)
     planner.started.acquire()
     planner.replan_gate.clear()
+    explorer.controls.kept.value = "microbatch"
     explorer.controls["num_microbatches"].value = 64
     assert planner.started.acquire(timeout=LIMIT_SECONDS)
     figure = explorer.panels[explorer.tabs.selected].figure
@@ -230,10 +232,10 @@ def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explore
     assert repr(explorer) == "Explorer(gpt-tiny on 1x4:v100, B = 8)"
 
 
-def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
+def test_what_is_saved_follows_the_plan_without_rebuilding_the_explorer(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import alpa_explore_widgets.explorer as module
+    from alpa_explore_widgets.export import saved as module
 
     shown: list[dict[str, str]] = []
     tables: set[str] = set()
@@ -245,14 +247,18 @@ def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     monkeypatch.setattr(module, "display", display)
     monkeypatch.setattr(module, "update_display", display)
     explorer._ipython_display_()
-    assert len(shown) == 2
-    assert "No plan was ready" in shown[1]["text/html"]
+    assert "No plan was ready" in shown[0]["text/html"]
     plan_and_wait(explorer.session)
-    assert "T" in shown[-1]["text/html"]
-    assert "<table>" in shown[-1]["text/html"]
-    assert len(shown) == 3
+    assert explorer.wait(LIMIT_SECONDS)
+    table, picture = shown[2:]
+    assert "T" in table["text/html"]
+    assert "<table>" in table["text/html"]
+    root = ElementTree.fromstring(picture["image/svg+xml"])
+    titles = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "title"]
+    assert titles[1:] == ["Layers", "Cluster", "Timeline", "Why", "t_max"]
+    assert "href" not in picture["image/svg+xml"], "nothing is loaded for it"
     explorer._ipython_display_()
-    assert len(tables) == 1, "both cells have the same table, so that an update reaches both"
+    assert len(tables) == 2, "both cells have the same table and picture, so that an update reaches both"
 
 
 def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner: Any, drawn: list[Any]) -> None:

@@ -6,10 +6,9 @@ import json
 import threading
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
 import ipywidgets as W
-from IPython.display import display, update_display
+from IPython.display import display
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
@@ -25,11 +24,11 @@ from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.page_widget import send_states, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
-from alpa_explore_widgets.export.saved import plan_table
+from alpa_explore_widgets.export.saved import SavedOutputs, plan_table
 from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
 from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS
-from alpa_explore_widgets.panels.controls import ControlsPanel, chosen_for
+from alpa_explore_widgets.panels.controls import B_STOPS, BATCH, MICROBATCH, ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
@@ -83,10 +82,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
         share_lock(self, session.store.lock)
-        self._saved_table = ""
-        """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
+        self.saved = SavedOutputs(self._table)
         self.order = MessageOrder(self)
-        self.ahead = FiguresAhead(self.controls["num_microbatches"].stops)
+        self.ahead = FiguresAhead(B_STOPS)
+        self.controls.kept_changed = self._make_figures_ahead
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
@@ -110,11 +109,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def wait(self, timeout: float | None = None) -> Plan | None:
         """Block until planning is done, and return the plan (for scripts; a notebook updates by itself)."""
         self.session.wait(timeout)
+        self.saved.wait(timeout)
         return self.plan
 
     def close(self) -> None:
         """Close the widget, stop planning, and end the processes of a training run."""
         self.ahead.close()
+        self.saved.close()
         self.session.close()
         super().close()
 
@@ -151,8 +152,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if new.settings is not old.settings or new.fault is not old.fault or chosen_for(new) != chosen_for(old):
             self.controls.show(new)
         self._show(new)
-        if new.plan is not old.plan:
-            self._update_saved_table(new)
+        self.saved.follow(old, new)
 
     def _show(self, state: State) -> None:
         """Update everything but the controls; of the figures only the one of the selected tab.
@@ -175,6 +175,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _make_figures_ahead(self) -> None:
         panel, state = self.panels[self.tabs.selected], self.session.store.state
+        if self.controls.keeps_batch:  # another B has other microbatches, of which nothing is known
+            self.ahead.forget(panel)
+            return
         self.ahead.follow(panel, state, self.bridge.theme, as_table=self._as_table)
 
     def _show_panel(self, state: State, panel: Panel) -> None:
@@ -220,13 +223,19 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Select the tab with this title."""
         self.tabs.selected = self.panels.at(title)
 
-    def opened(self, tab: str | None, *, teach: bool) -> Self:
-        """With the tab of this title selected, and the lessons on. OptionError where there is no such tab."""
+    def opened(self, tab: str | None, *, teach: bool, b_keeps: str) -> Self:
+        """With the tab of this title selected, the lessons on, and what stays when B moves. OptionError where there is
+        no such tab, and for anything else that is to stay."""
         titles = {tab.kind.title.casefold(): tab.kind.title for tab in self.panels.tabs}
         if tab is not None and str(tab).casefold() not in titles:
             remedy = nearest_names(str(tab), titles.values())
             self.close()
             raise OptionError("The explorer has no such tab", found=repr(tab), remedy=remedy)
+        if b_keeps not in (BATCH, MICROBATCH):
+            self.close()
+            remedy = f"Give {BATCH!r} or {MICROBATCH!r}."
+            raise OptionError("Another B keeps the global batch or the microbatch", found=repr(b_keeps), remedy=remedy)
+        self.controls.kept.value = b_keeps
         if tab is not None:
             self.go_to_tab(titles[str(tab).casefold()])
         if teach:
@@ -241,6 +250,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Switch lessons on or off; while they are on, the tabs are in the order of the lessons, before those that have
         none."""
         panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
+        if self.lesson.on:  # they change B alone
+            self.controls.kept.value = MICROBATCH
         self.panels.tabs = list(self._usual_tabs)
         if self.lesson.on:
             steps = {title: place for place, title in enumerate(LESSONS)}
@@ -366,19 +377,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
-        """Show the explorer, and below it the table that replaces it once the notebook is saved and closed.
-
-        These are two outputs, so that the table can be updated without rebuilding the widget; a style sheet hides the
-        table while the widget is there.
-        """
-        state = self.session.store.state
+        """Show the explorer, and below it what replaces it once the notebook is saved and closed."""
         display(super()._repr_mimebundle_(), raw=True)
-        self._saved_table = self._saved_table or uuid4().hex
-        display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
-
-    def _update_saved_table(self, state: State) -> None:
-        if self._saved_table:
-            update_display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
+        self.saved.show(self.session.store.state)
 
     def _table(self, state: State) -> str:
         """The plan on screen, with the settings that it was made with."""
@@ -417,6 +418,7 @@ def explore(
     backend: Backend | None = None,
     tab: str | None = None,
     teach: bool = False,
+    b_keeps: str = "",
     **options: Any,
 ) -> Explorer:
     """Show the plan of `model` on `cluster` with controls for its settings. Returns at once; planning continues in the
@@ -427,7 +429,8 @@ def explore(
     settings. `num_microbatches` is B (the catalogue's for its models, else 32); with `num_layers` None the planner
     chooses. `options` may also be fields of `Settings` (solver, sequence, precision, schedule, memory_bytes, …), and
     `pin` and `forbid` as in `ax.plan`. `tab` is the title of the tab that is seen first ("t_max"); `teach` switches the
-    lessons on. `backend` replaces the functions that capture, plan and run (for tests). Raises
+    lessons on. `b_keeps` is what stays when B moves: "batch", the global batch, or "microbatch", its size (the default
+    for a Plan). `backend` replaces the functions that capture, plan and run (for tests). Raises
     UnknownNameError, RecipeError, ClusterError or OptionError for invalid input; errors
     while planning are shown in the explorer.
     """
@@ -436,7 +439,7 @@ def explore(
         sources = Sources(backend.capture, model_of_plan(model), model.cluster, config_of_plan(model))
         session = Session(settings_of(model), sources, backend)
         session.show_plan(model)
-        return Explorer(session).opened(tab, teach=teach)
+        return Explorer(session).opened(tab, teach=teach, b_keeps=b_keeps or MICROBATCH)
     parsed_cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     setting_options = {name: options.pop(name) for name in _SETTING_OPTIONS if name in options}
     if setting_options.get("precision"):
@@ -471,4 +474,4 @@ def explore(
     PipelineOptions(**settings.pipeline)  # OptionError for a value that a field cannot have
     session = Session(settings, sources, backend)
     session.plan()
-    return Explorer(session).opened(tab, teach=teach)
+    return Explorer(session).opened(tab, teach=teach, b_keeps=b_keeps or BATCH)

@@ -77,6 +77,12 @@ class FiguresAhead:
             self._job = _Job(panel=panel, state=state, plan=plan, theme=theme, before=made)
             self._worker.submit(self._job)
 
+    def forget(self, panel: Panel) -> None:
+        """Keep no figures of other B on the page of `panel`."""
+        self.close()
+        if self._made.pop(panel, None) is not None:
+            _send(panel, {})
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the figures are made (for tests). Returns False on a timeout."""
         return self._worker.wait(timeout)

@@ -198,8 +198,7 @@ def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
         f"a stage can have one of {len(plan.costs.submeshes)} submeshes.",
         why="Links are fast inside a node and slow between nodes. These submeshes can always cover the whole cluster, "
         "and they keep the collectives of a small stage inside one node.",
-        experiment="Set Network (under Device figures) to a tenth of its bandwidth and press Plan: stages avoid the "
-        "network.",
+        experiment="Set Network (under Device figures) to a tenth of its bandwidth: stages avoid the network.",
         question="Which stage spans several nodes, and along which axis of its logical mesh?",
     )
 
@@ -285,8 +284,7 @@ def _memory(plan: Plan, stage: PlanStage) -> Lesson:
         f"{size(capacity)}.",
         why="With 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of "
         "the pipeline but not at its start.",
-        experiment="Halve Memory (under Device figures) and press Plan: stages use less memory, or there are more of "
-        "them.",
+        experiment="Halve Memory (under Device figures): stages use less memory, or there are more of them.",
         question=f"Stage {fullest(plan).index} uses the most memory: is it for weights or for activations?",
     )
 

@@ -75,7 +75,7 @@ def _control_html(control: Mapping[str, Any]) -> str:
         return f"<label>{label} <select>{options}</select></label>"
     texts = control["texts"]
     shown, text = escape(json.dumps(texts), quote=True), escape(texts[start], quote=True)
-    play = ' <button type="button" class="play" aria-pressed="false">▶ Play</button>' if control["plays"] else ""
+    play = ' <button type="button" class="play" aria-pressed="false">Play</button>' if control["plays"] else ""
     return (
         f'<label>{label} <input type="range" min="0" max="{len(values) - 1}" step="1" value="{start}" '
         f'data-values="{shown}" aria-valuetext="{text}"> <output>{text}</output></label>{play}'

@@ -125,14 +125,14 @@
     const stop = () => {
       clearInterval(timer);
       timer = 0;
-      button.textContent = "▶ Play";
+      button.textContent = "Play";
       button.setAttribute("aria-pressed", "false");
     };
     button.addEventListener("click", () => {
       if (timer) return stop();
       const last = Number(slider.max);
       if (Number(slider.value) === last) move(0);
-      button.textContent = "❚❚ Pause";
+      button.textContent = "Pause";
       button.setAttribute("aria-pressed", "true");
       timer = setInterval(() => {
         move(Number(slider.value) + 1);

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple, Self
 
 from alpa_explore import units
@@ -255,5 +256,6 @@ def _divided(stored: Sequence[tuple[str, float]], axis: int) -> float:
     return sum(size for spec, size in stored if _divides(spec, axis)) / total if total else 0.0
 
 
+@cache
 def _divides(spec: str, axis: int) -> bool:
     return any(axis in axes for axes in read_spec(spec).dims)

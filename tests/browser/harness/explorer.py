@@ -13,7 +13,7 @@ from tests.browser.harness.page import GuardedPage, LabPage
 
 SMALL = """
 from alpa_explore_widgets import explore
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, b_keeps="microbatch")
 """
 """A cell whose plan takes a moment."""
 LOADED = """

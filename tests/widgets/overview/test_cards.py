@@ -7,6 +7,7 @@ import pytest
 from alpa_explore_widgets.overview.cards import CARDS, overview_html
 from alpa_explore_widgets.overview.drawing import HEIGHT
 from alpa_explore_widgets.overview.layers import layers_card
+from alpa_explore_widgets.overview.picture import plan_svg, t_max_card
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key, valid_key
@@ -94,3 +95,19 @@ def test_the_layers_are_named_all_in_words_or_all_by_numbers() -> None:
         drawing = layers_card(example_plan("2x4:v100", num_layers=layers)).drawing
         words = [f">layer {layer}<" in drawing for layer in range(layers)]
         assert all(words) or not any(words)
+
+
+def test_the_t_max_card_marks_the_chosen_candidate_alone() -> None:
+    card = t_max_card(PLAN)
+    assert card.drawing.count("chosen") == 1
+    assert card.drawing.count("<rect") >= 1
+    bare = t_max_card(replace(PLAN, t_max_sweep=()))
+    assert "not recorded" in bare.drawing
+
+
+def test_the_picture_is_one_drawing_without_a_style_sheet_of_the_page() -> None:
+    svg = plan_svg(PLAN)
+    shapes = sum(make(PLAN).drawing.count("<rect") for make in (*CARDS, t_max_card))
+    assert svg.count("<rect") >= shapes + 1, "those of the cards, and the ground"
+    assert "var(" not in svg
+    assert len(svg) < 100_000

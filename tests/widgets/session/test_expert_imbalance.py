@@ -13,6 +13,7 @@ from tests.widgets.conftest import type_and_wait
 def test_the_plan_is_priced_again_at_once_beside_other_changes() -> None:
     balanced = ax.baseline("mixtral-tiny", "1x4:h100", "megatron", num_microbatches=2, num_layers=2, dp=4, ep=4)
     explorer = explore(balanced)
+    explorer.controls.kept.value = "microbatch"
     slider = explorer.controls["expert_imbalance"]
     slider.value = 2.0
     assert explorer.wait(LIMIT_SECONDS)

@@ -98,10 +98,10 @@ def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings
         return microbatch
 
     sources = Sources(capture)
-    for microbatch in (1, 2, 4, 8, 8, 1):
+    made = list(range(1, tuning.KEPT_GRAPHS + 2))
+    for microbatch in (*made, made[-1], 1):
         sources.graph(with_settings(microbatch=microbatch))
-    assert tuning.KEPT_GRAPHS == 3
-    assert captured == [1, 2, 4, 8, 1]
+    assert captured == [*made, 1]
 
 
 def test_another_precision_is_another_capture_and_the_default_is_the_models_own(

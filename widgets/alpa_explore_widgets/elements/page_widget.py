@@ -22,9 +22,12 @@ _FIXED = ("_esm", "_css", "_anywidget_id", "_model_", "_view_")
 def module_with_helpers(*names: str) -> str:
     """JavaScript files of `static/` as one module, with the text of helpers.js before them.
 
-    anywidget loads each module from a string of its own, so that a module cannot import another file.
+    anywidget loads each module from a string of its own, so that a module cannot import another file. Each widget sends
+    its module again: so without indents and lines of comment.
     """
-    return "\n".join((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", *names))
+    texts = ((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", *names))
+    lines = (line.strip() for text in texts for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 class PageWidget(anywidget.AnyWidget):

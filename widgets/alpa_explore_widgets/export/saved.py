@@ -1,18 +1,27 @@
-"""The plan as a plain HTML table: what a saved notebook shows when no kernel is running."""
+"""The plan as a plain HTML table and as a picture: what a saved notebook shows when no kernel is running."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from IPython.display import display, update_display
 
 from alpa_explore import units
 from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
 from alpa_explore.plans.report.text import sentence
 from alpa_explore_widgets.export.sharing import explore_code
+from alpa_explore_widgets.overview.picture import plan_svg
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.settings import Settings
+    from alpa_explore_widgets.session.state import State
 
 _COLUMNS = (
     "stage",
@@ -25,6 +34,47 @@ _COLUMNS = (
     "workspace",
     "peak",
 )
+
+
+class SavedOutputs:
+    """Two outputs below the explorer in each cell that shows it: the table and the picture of the plan on screen.
+
+    They are outputs of their own, so that they can be updated without rebuilding the widget; a style sheet hides them
+    while the widget is there.
+    """
+
+    def __init__(self, table: Callable[[State], str]) -> None:
+        """`table` makes the table of a state."""
+        self._table, self._shown = table, False
+        self._ids = uuid4().hex, uuid4().hex
+        self._pictures: NewestWins[tuple[Plan, float]] = NewestWins(self._draw, "alpa-explore picture")
+
+    def show(self, state: State) -> None:
+        """Add both to the output of a cell."""
+        self._shown = True
+        display({"text/html": self._table(state)}, raw=True, display_id=self._ids[0])
+        picture = {"text/html": ""} if state.plan is None else {"image/svg+xml": plan_svg(state.plan)}
+        display({**picture, "text/plain": ""}, raw=True, display_id=self._ids[1])
+
+    def follow(self, old: State, new: State) -> None:
+        """Show another plan: the table at once, the picture once the sliders rest."""
+        if self._shown and new.plan is not None and new.plan is not old.plan:
+            update_display({"text/html": self._table(new)}, raw=True, display_id=self._ids[0])
+            self._pictures.submit((new.plan, 0.0 if old.plan is None else tuning.PICTURE_SECONDS))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the picture is that of the plan. Returns False on a timeout."""
+        return self._pictures.wait(timeout)
+
+    def close(self) -> None:
+        """Draw no more."""
+        self._pictures.cancel()
+
+    def _draw(self, job: tuple[Plan, float], cancel: threading.Event) -> None:
+        plan, rest_seconds = job
+        if not cancel.wait(rest_seconds):
+            picture = {"image/svg+xml": plan_svg(plan), "text/plain": ""}
+            update_display(picture, raw=True, display_id=self._ids[1])
 
 
 def plan_table(plan: Plan | None, settings: Settings, reference: str = "") -> str:

@@ -52,7 +52,7 @@ def cluster_card(plan: Plan) -> Card:
             _device(drawing, plan, stage_of.get(device), device, (left, top, width, height))
     if len(shown) < len(rows):
         drawing.row_name(len(shown) * pitch + pitch / 2, f"… {plan.cluster.nodes - shown[-1][1] - 1} more")
-    return Card(tab="Cluster", line=text, drawing=drawing.html(f"Stages of the devices: {text}"))
+    return Card(tab="Cluster", line=text, name=f"Stages of the devices: {text}", figure=drawing)
 
 
 def _device(

@@ -74,7 +74,7 @@ def layers_card(plan: Plan) -> Card:
         drawing.group(key(stage=s.index), hint, [box(left, top, right - left, _STRIP, fill=color, css="edged")])
         label = f"stage {s.index}" if in_words else _fitting(right - left, str(s.index), "")
         drawing.text((left + right) / 2, top + _STRIP / 2, label, css="middle", color=str(ink_on(color)))
-    return Card(tab="Layers", line=text, drawing=drawing.html(f"FLOPs of the operators: {text}"))
+    return Card(tab="Layers", line=text, name=f"FLOPs of the operators: {text}", figure=drawing)
 
 
 def _binned(layer: PlanLayer, count: int) -> list[tuple[float, int]]:

@@ -72,7 +72,7 @@ def timeline_card(plan: Plan) -> Card:
         drawing.group(key(stage=row), hint, shapes)
         if pitch >= _NAMED_ROW:
             drawing.row_name(top + height / 2, f"stage {row}")
-    return Card(tab="Timeline", line=text, drawing=drawing.html(f"Tasks over time: {text}"))
+    return Card(tab="Timeline", line=text, name=f"Tasks over time: {text}", figure=drawing)
 
 
 _ACTIONS = ((Action.FORWARD,), (Action.BACKWARD, Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT), (Action.UPDATE,))

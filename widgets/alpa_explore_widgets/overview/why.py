@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
@@ -11,7 +9,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import time_looks
 from alpa_explore.figures.style import in_theme
 from alpa_explore.questions.explain import COMPUTING, UNKNOWN, WAIT, limits, mean_parts, time_parts
-from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box
+from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, Item, box
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -41,28 +39,21 @@ def why_card(plan: Plan) -> Card:
     for row, time in enumerate(times):
         _stage(drawing, time, colors, total, row * pitch, pitch)
     shares = sorted(((s / total, name) for name, s in mean_parts(times).items()), reverse=True)
-    parts = [
-        (units.percent(share), name, "" if name == WAIT else colors[name])
+    parts = tuple(
+        Item(units.percent(share), name, "" if name == WAIT else colors[name])
         for share, name in shares
         if share >= _NOTICEABLE
-    ]
-    without = [(units.percent(limit.gain), limit.name, None) for limit in binding]
-    html = drawing.html(f"Parts of the time of each stage: {text}", max(len(times) * pitch, _ROW))
+    )
+    without = tuple(Item(units.percent(limit.gain), limit.name) for limit in binding)
     listed = _LISTED if len(times) * pitch <= 2 * _ROW else _LISTED_LOW
-    lists = _list("Time of all devices", parts[:listed]) + _list("T would be shorter without", without[:listed])
-    return Card(tab="Why", line=text, drawing=f'{html}<div class="alpa-card-lists">{lists}</div>')
-
-
-def _list(heading: str, items: Sequence[tuple[str, str, str | None]]) -> str:
-    """(share, what, colour) as lines; '' as a colour is that of waits, None for no colour."""
-    lines = []
-    for share, what, color in items:
-        ground = f'style="background:{color}"' if color else 'class="alpa-idle"'
-        swatch = "" if color is None else f"<i {ground}></i>"
-        text = f"<b>{escape(share)}</b> {escape(what)}"
-        lines.append(f'<li title="{escape(share)} {escape(what)}">{swatch}{text}</li>')
-    listed = "".join(lines) or "<li>nothing that is noticeable</li>"
-    return f'<div><p title="{escape(heading)}">{escape(heading)}</p><ul>{listed}</ul></div>'
+    return Card(
+        tab="Why",
+        line=text,
+        name=f"Parts of the time of each stage: {text}",
+        figure=drawing,
+        height=max(len(times) * pitch, _ROW),
+        lists=(("Time of all devices", parts[:listed]), ("T would be shorter without", without[:listed])),
+    )
 
 
 def _stage(drawing: Drawing, time: StageTime, colors: dict[str, str], total: float, top: float, pitch: float) -> None:

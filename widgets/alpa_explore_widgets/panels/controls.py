@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as W
@@ -9,7 +10,7 @@ import ipywidgets as W
 from alpa_explore.errors import ClusterError
 from alpa_explore.inter_op.options import AUTO
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
-from alpa_explore_widgets.elements.fields import NumberField
+from alpa_explore_widgets.elements.fields import ChoiceField, NumberField
 from alpa_explore_widgets.panels.setting_controls import Control, choice, device_figure, fold, integer, pair, row
 from alpa_explore_widgets.session.fault import Fault
 from alpa_explore_widgets.session.session import Session
@@ -32,6 +33,8 @@ INSIDE_STOPS = [4, 8, 16, 32, 64, 100, 150, 200, 300, 450, 600, 900]
 BETWEEN_STOPS = [0.1, 0.3, 1, 1.5, 3, 6, 12, 25, 50, 100, 200, 400]
 GIB, TERA, GIGA = float(2**30), 1e12, 1e9
 _DEFAULT, _ON, _OFF = "default", "on", "off"
+BATCH, MICROBATCH = "batch", "microbatch"
+"""What stays when B moves."""
 _SWITCH = {_ON: True, _OFF: False}
 _RECOMPUTED: dict[str, tuple[bool | str | None, str]] = {
     _DEFAULT: (None, "default"),
@@ -54,6 +57,8 @@ class ControlsPanel:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.kept_changed: Callable[[], None] = lambda: None
+        """Called when B keeps another thing than before."""
         self._updating = False
         """True while `show` assigns the widgets: these changes are not the user's."""
         self._refused: tuple[Fault | None, Settings] = (None, session.store.state.settings)
@@ -66,6 +71,14 @@ class ControlsPanel:
             **_planner_controls(sources, settings),
         }
         device_fields = [self[name] for name in DEVICE_SETTINGS]
+        self.kept = ChoiceField(
+            label="B keeps",
+            hint="What stays when B moves. With the global batch, microbatches change their size: T is estimated at "
+            "once, and the planner runs. With the microbatch, the global batch grows: the plan follows at once.",
+            choices=[[BATCH, "the global batch", ""], [MICROBATCH, "the microbatch", ""]],
+            value=BATCH,
+        )
+        self.kept.observe(lambda _: self._kept_changed(), "value")
         self.sliders = W.HBox([self["num_microbatches"], self["delta"]])
         """The settings that are tried most, by sliders that update the plan at once; always in view."""
         self.sliders.add_class("alpa-sliders")
@@ -82,10 +95,11 @@ class ControlsPanel:
                 *fold(
                     "Training",
                     "The work of one iteration.",
-                    pair(self["microbatch"], self["precision"]),
+                    pair(self["microbatch"], self.kept),
                     self["sequence"],
                     self["expert_imbalance"],
                     pair(self["schedule"], self["rematerialization"]),
+                    self["precision"],
                 ),
                 *fold("Planner", "How layers are made.", self["num_layers"]),
                 *fold(
@@ -107,6 +121,14 @@ class ControlsPanel:
         """The widget of a setting."""
         return self._controls[name].widget
 
+    @property
+    def keeps_batch(self) -> bool:
+        """Whether another B keeps the global batch; a baseline, and a model that the user captured, keep the
+        microbatch."""
+        plan = self._session.store.state.plan
+        is_baseline = plan is not None and bool(plan.options.baseline)  # which the planner would replace
+        return self.kept.value == BATCH and not self.kept.disabled and not is_baseline
+
     def show(self, state: State) -> None:
         """Update the controls (a change of the model changes several)."""
         settings, sources = state.settings, self._session.sources
@@ -115,7 +137,9 @@ class ControlsPanel:
             choices = [[str(m), f"{m:,}", ""] for m in sources.microbatches(settings.model)]
             if choices != self["microbatch"].choices:
                 self["microbatch"].choices = choices
-            self["microbatch"].disabled = len(choices) == 1
+            self["microbatch"].disabled = self.kept.disabled = len(choices) == 1
+            stops = self._counts(settings) if self.keeps_batch else B_STOPS
+            self["num_microbatches"].stops = [float(stop) for stop in stops]
             precisions = sources.precisions(settings.model)
             if precisions != self["precision"].choices:
                 self["precision"].choices = precisions
@@ -134,7 +158,7 @@ class ControlsPanel:
             self["model"].note = sources.describe(settings.model)
             count, samples = settings.num_microbatches, settings.microbatch
             self["microbatch"].note = "all replicas"
-            self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per iteration"
+            self["num_microbatches"].note = f"{count:,} × {samples:,} = {_iteration_words(settings, tokens)}"
             self["expert_imbalance"].note = chosen_for(state)
             for name, value in sources.preset_figures(settings).items():
                 self[name].default = self._controls[name].to_widget(value)
@@ -171,13 +195,45 @@ class ControlsPanel:
             name = next(n for n, control in self._controls.items() if control.widget is change["owner"])
             # The value is there when its edit count arrives (see `message_order`), whichever of the two comes first.
             value = change["new"] if change["name"] == "value" else change["owner"].value
-            self._session.set(**{name: self._controls[name].to_setting(value)})
+            setting, settings = self._controls[name].to_setting(value), self._session.store.state.settings
+            changes = {name: setting}
+            if name == "num_microbatches" and self.keeps_batch and setting != settings.num_microbatches:
+                batch, counts = settings.num_microbatches * settings.microbatch, self._counts(settings)
+                if setting not in counts:
+                    near = sorted(sorted(counts, key=lambda count: abs(count - setting))[:2])
+                    self[name].problem = (
+                        f"{batch:,} samples are not {setting:,} equal microbatches: {' or '.join(map(str, near))} are. "
+                        f"Still {settings.num_microbatches:,}."
+                    )
+                    self[name].value = settings.num_microbatches  # which calls this again, and changes nothing
+                    return
+                changes["microbatch"] = batch // setting
+            self._session.set(**changes)
+
+    def _counts(self, settings: Settings) -> list[int]:
+        """The values of B that divide the global batch into microbatches that the model can have, ascending."""
+        batch = settings.num_microbatches * settings.microbatch
+        sizes = self._session.sources.microbatches(settings.model)
+        return sorted(batch // size for size in sizes if batch % size == 0)
+
+    def _kept_changed(self) -> None:
+        with self._session.store.lock:
+            self.show(self._session.store.state)
+            self.kept_changed()
+
+
+def _iteration_words(settings: Settings, default_sequence: int | None) -> str:
+    """'1,024 samples, 1,048,576 tokens an iteration'."""
+    samples, tokens = settings.num_microbatches * settings.microbatch, settings.sequence or default_sequence
+    return f"{samples:,} samples{f' · {samples * tokens:,} tokens' if tokens else ''} an iteration"
 
 
 def chosen_for(state: State) -> str:
     """For which imbalance the choices of a repriced plan were made; '' for a plan that was not repriced."""
     plan = state.plan
-    if plan is None or plan.basis is None or plan.basis.cluster == plan.cluster:
+    if plan is None or plan.basis is None or not state.estimated or state.following:
+        return ""
+    if plan.basis.cluster.device.expert_imbalance == plan.cluster.device.expert_imbalance:
         return ""
     return f"The choices are those for {plan.basis.cluster.device.expert_imbalance:g}; Plan finds the best for this."
 
@@ -194,7 +250,7 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
         "nodes": integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 1024),
         "devices_per_node": choice(
             "devices",
-            "Number of devices in each node. Press Plan after a change.",
+            "Number of devices in each node.",
             [[str(n), f"× {n}", ""] for n in per_node],
             str(settings.devices_per_node),
             str,
@@ -234,7 +290,7 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
     return {
         "num_microbatches": integer(
             "B, microbatches",
-            "Number of microbatches in one iteration; their size stays. The plan follows at once.",
+            "Number of microbatches in one iteration. What stays is chosen under Training.",
             B_STOPS,
             1,
             65536,
@@ -242,7 +298,7 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         "microbatch": choice(
             "Microbatch",
             "Samples (sequences or images) in one microbatch of all replicas together; layouts name that of one "
-            "replica. Press Plan after a change.",
+            "replica.",
             [[str(settings.microbatch), str(settings.microbatch), ""]],
             str(settings.microbatch),
             str,
@@ -258,18 +314,13 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
             lambda value: value or None,
         ),
         "sequence": integer(
-            "Sequence",
-            "Tokens of a sample. Empty: the model's own. Press Plan after a change.",
-            SEQUENCE_STOPS,
-            1,
-            2**27,
-            optional=True,
+            "Sequence", "Tokens of a sample. Empty: the model's own.", SEQUENCE_STOPS, 1, 2**27, optional=True
         ),
         "expert_imbalance": Control(
             NumberField(
                 label="Expert imbalance",
                 hint="Rows of the busiest device over the mean, where devices hold different experts. The plan is "
-                "priced again at once, with its choices as they are; press Plan for the best choices.",
+                "priced again at once, then the planner runs.",
                 minimum=1.0,
                 maximum=64.0,
                 stops=IMBALANCE_STOPS,

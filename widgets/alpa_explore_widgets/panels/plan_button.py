@@ -73,7 +73,7 @@ class PlanButtonPanel:
         """Update the buttons and the progress."""
         self.plan.disabled = state.planning and not state.out_of_date
         self.cancel.disabled = not _busy(state) or state.cancelling
-        highlighted = not state.planning and (state.out_of_date or state.plan is None)
+        highlighted = not state.planning and (state.out_of_date or state.estimated or state.plan is None)
         (self.plan.add_class if highlighted else self.plan.remove_class)("alpa-call")
         self.progress.value = progress_html(state, self._sources.model_defaults(state.settings.model))
 

@@ -55,7 +55,7 @@ def device_figure(
     field = NumberField(
         label=label,
         unit=unit,
-        hint=f"{hint} In {unit}; empty: the figure of the chosen device. Press Plan after a change.",
+        hint=f"{hint} In {unit}; empty: the figure of the chosen device.",
         minimum=minimum,
         maximum=maximum,
         optional=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
@@ -20,8 +20,10 @@ from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tried import change_text
+from alpa_explore.sharding.rules.attention import HEAVY
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.settings import SCALED_SETTINGS
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -39,6 +41,9 @@ class VerdictPanel:
 
     def __init__(self) -> None:
         self.head, self.below = W.HTML(), W.HTML()
+        self._said: tuple[Any, ...] = (None, None, None, None, None)
+        """What the verdict was made of last."""
+        self._verdict = ""
         self._beside: tuple[object, object, str] = (None, None, "")
         """The plan and the layouts that were compared last, and what was found."""
 
@@ -49,12 +54,17 @@ class VerdictPanel:
             note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
             self.head.value, self.below.value = f'<p class="alpa-question">{note}</p>', ""
             return
-        stale = " alpa-stale" if state.out_of_date or state.fault else ""
+        guess = estimated_seconds(state)
+        stale = " alpa-stale" if guess is None and (state.out_of_date or state.fault) else ""
         scaling = None if state.scaling is None else state.scaling.scaling
         prices = {} if scaling is None else dict(scaling.prices)
-        self.head.value = f'<div class="alpa-verdict{stale}">{verdict_html(plan, state.pinned, prices)}</div>'
+        said = (plan, state.pinned, prices, estimate_words(state), guess)
+        if any(a is not b and (hasattr(a, "costs") or a != b) for a, b in zip(said, self._said, strict=True)):
+            self._said, self._verdict = said, verdict_html(*said)
+        self.head.value = f'<div class="alpa-verdict{stale}">{self._verdict}</div>'
+        older = stale or _stale(guess)
         self.below.value = (
-            f'<div class="alpa-below{stale}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
+            f'<div class="alpa-below{older}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
             f"{stages_html(plan)}</div>"
         )
 
@@ -71,10 +81,56 @@ class VerdictPanel:
         return self._beside[2]
 
 
-def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, float] | None = None) -> str:
+def estimated_seconds(state: State) -> float | None:
+    """Seconds of an iteration while the planner runs for settings that only scale the work of a device (no more is
+    known of them); None where the plan on screen, or nothing, answers.
+
+    T = once + Σt + (B − 1) · t_max, in which t grows with the FLOPs of a microbatch and shrinks with the devices, and
+    `once`, what is paid once an iteration, stays.
+    """
+    plan, old, new = state.plan, state.plan_settings, state.settings
+    if plan is None or old is None or not state.following or old.equal_in(SCALED_SETTINGS, new):
+        return None
+    if old.waits_for_plan(new) or new.sequence is None is not old.sequence:
+        return None
+    tokens = new.microbatch / old.microbatch
+    if new.sequence is not None and new.sequence != old.sequence:
+        tokens *= _sequence_work(plan, new.sequence / (plan.model.tokens / plan.model.samples))
+    devices = new.nodes * new.devices_per_node / (old.nodes * old.devices_per_node)
+    predicted, b = plan.predicted, plan.options.num_microbatches
+    work = predicted.sum_latency_seconds + (b - 1) * predicted.t_max_seconds
+    new_work = predicted.sum_latency_seconds + (new.num_microbatches - 1) * predicted.t_max_seconds
+    return predicted.iteration_seconds - work + new_work * tokens / devices
+
+
+def _sequence_work(plan: Plan, longer: float) -> float:
+    """The FLOPs of a sample with so many times the tokens over those of now: those of attention grow with their
+    square."""
+    if plan.details is None:
+        return longer
+    operators = plan.details.graph.operators
+    share = sum(o.flops for o in operators if o.kind in HEAVY) / sum(o.flops for o in operators)
+    return longer * (1.0 - share + share * longer)
+
+
+def estimate_words(state: State) -> str:
+    """What is said of a time that is not exact; '' for an exact one."""
+    if state.following and (state.estimated or estimated_seconds(state) is not None):
+        return "an estimate · exact in a moment"
+    return "an estimate: other choices may be better · press Plan" if state.estimated else ""
+
+
+def verdict_html(
+    plan: Plan,
+    pinned: Plan | None = None,
+    prices: Mapping[str, float] | None = None,
+    estimate: str = "",
+    guess: float | None = None,
+) -> str:
     """Time, layout, whether it fits, and what it makes of its devices; the rest of the figures is in the tooltips.
 
-    `prices` are dollars for an hour of a device; with a pinned plan each figure has its change against it.
+    `prices` are dollars for an hour of a device; with a pinned plan each figure has its change against it. `estimate`
+    is said of a time that is not exact, and `guess`, if there is one, is that time: all else is of the plan before.
     """
     figures, before = _figures(plan), None if pinned is None else _figures(pinned)
     time, rate, share = figures["iteration"], figures["rate"], figures["FLOP/s of a device"]
@@ -83,11 +139,12 @@ def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, fl
     def change(name: str, *, judged: bool = True) -> str:
         return "" if before is None or name not in before else _change(figures[name], before[name], judged=judged)
 
-    number, _, unit = time.text.partition(" ")
+    number, _, unit = (time.text if guess is None else units.seconds(guess)).partition(" ")
+    about, kind = ("≈ ", "alpa-quiet alpa-estimate") if estimate else ("", "alpa-quiet")
     # The iteration times of two global batches cannot be judged against each other.
     seconds = (
-        f'<p class="alpa-time" title="{escape(_why(time))}"><b>{number}</b> {unit} <span>an iteration</span>'
-        f"{change('iteration', judged=equal_batches)}</p>"
+        f'<p class="alpa-time" title="{escape(_why(time))}">{about}<b>{number}</b> {unit} <span>an iteration</span>'
+        f"{change('iteration', judged=equal_batches) if guess is None else ''}</p>"
     )
     facts = [
         _fits(plan, figures["peak memory"], change("peak memory")),
@@ -103,8 +160,9 @@ def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, fl
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
     words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
-        f'<div>{seconds}<p class="alpa-quiet" title="{escape(plan_bands_sentence(plan))}">{escape(_error(plan))}'
-        f'</p></div><div><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
+        f'<div>{seconds}<p class="{kind}" title="{escape(plan_bands_sentence(plan))}">'
+        f"{escape(estimate or _error(plan))}</p></div>"
+        f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
         f'<p class="alpa-facts">{"".join(facts)}</p></div>'
     )
 
@@ -162,6 +220,11 @@ def spare_words(peak_bytes: float, memory_bytes: float, *, is_tight: bool) -> tu
 def _rounded(size: float) -> str:
     scale, unit = units.bytes_axis(size)
     return f"{units.number(size / scale, 3)} {unit}"
+
+
+def _stale(guess: float | None) -> str:
+    """The class of what is not yet that of an estimated time."""
+    return "" if guess is None else " alpa-stale"
 
 
 def _figures(plan: Plan) -> dict[str, HeadlineFigure]:

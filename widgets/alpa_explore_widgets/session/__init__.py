@@ -11,7 +11,8 @@
 - planning, runs (and attached hosts): work in the background; it reports by changing the state.
 - session: `Session`, one method per action of a user; each returns at once.
 
-A change of B, δ, schedule or mode is answered by `replan`, from known stage costs; any other one waits for the Plan
-button. To add a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it
-is then an option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
+A change of B, δ, schedule or mode is answered by `replan`, from known stage costs. One of memory, speed, links, nodes,
+microbatch or sequence is estimated at once, and planned once it rests. Any other one waits for the Plan button. To add
+a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it is then an
+option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
 """

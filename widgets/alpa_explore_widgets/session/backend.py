@@ -106,12 +106,12 @@ def _replan(
     delta: float,
     cancel: threading.Event,
     progress: ProgressCallback,
-    expert_imbalance: float | None = None,
+    cluster: Cluster | None = None,
     **pipeline: Any,
 ) -> Plan:
-    """`pipeline`: fields of the plan's PipelineOptions to change. `expert_imbalance`: another one prices the choices of
-    the plan again, which stay as they are. `graph` captures the model; it is called only when another δ needs the graph
-    of a plan that was read from a file."""
+    """`pipeline`: fields of the plan's PipelineOptions to change. Another `cluster` of the same shape prices the
+    choices of the plan again, which stay as they are. `graph` captures the model; it is called only when another δ
+    needs the graph of a plan that was read from a file."""
     from alpa_explore.planner.replan import replan
     from alpa_explore.plans.rebuild import rebuild
     from alpa_explore.questions.reprice import reprice
@@ -130,11 +130,13 @@ def _replan(
         plan = replan(
             plan, num_microbatches=num_microbatches, pipeline=options, delta=delta, cancel=cancel, progress=progress
         )
-    if expert_imbalance in (None, plan.cluster.device.expert_imbalance):
+    if cluster is None or cluster == plan.cluster:
         return plan
+    if cluster == plan.cluster.with_changes(memory_bytes=cluster.device.memory_bytes):
+        return replace(plan, cluster=cluster, basis=plan)  # no price depends on the size of memory
     with cancelled_by(cancel):
         known = plan if plan.details is not None else rebuild(plan, graph())
-        return replace(reprice(known, plan.cluster.with_changes(expert_imbalance=expert_imbalance)), basis=plan)
+        return replace(reprice(known, cluster), basis=plan)
 
 
 def _baseline(*arguments: Any, **options: Any) -> Plan:

@@ -97,6 +97,9 @@ def _free(settings: Settings, plan: Plan, sources: Sources) -> Iterator[tuple[st
         (False, (False, "none"), "no recomputation", "Hold all activations"),
         ("auto", ("auto",), "recompute what a stage needs", "The planner chooses what each stage computes again"),
         (True, (True, "full", "layers"), "recompute every block", "Hold the inputs of blocks alone"),
+        ("norms", ("norms",), "recompute norms and activations", "Saves memory for little time: they compute little"),
+        ("attention", ("attention",), "recompute attention", "Hold the inputs of attention alone"),
+        ("half", ("half",), "recompute every second block", "Hold the inputs alone of every second block"),
     ):
         if now not in same:
             yield name, hint, {"rematerialization": value}

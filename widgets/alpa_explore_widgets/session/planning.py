@@ -25,7 +25,7 @@ from alpa_explore_widgets.session.asking.questions import FitSearch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
-from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
+from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, REPRICED_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
@@ -62,6 +62,8 @@ class PlanningJob:
     """Arguments of the baselines (`AsBaseline.degrees`); degrees that are not given are tried."""
     names: tuple[str, ...] = ()
     """What each attempt is called that is not shown; the baselines have names."""
+    rest_seconds: float = 0.0
+    """The job is dropped if a newer one comes within this time."""
 
 
 class Planning:
@@ -87,8 +89,12 @@ class Planning:
         self, plan: Plan, plan_settings: Settings, settings: Settings, *, replanned: bool = False, **changes: Any
     ) -> None:
         """Put `plan`, made with `plan_settings`, on screen and into the history; `settings` are those of the controls,
-        `changes` further fields of the state. A plan that was `replanned` replaces one of the same move of a slider."""
+        `changes` further fields of the state. A plan that was `replanned` replaces one of the same move of a slider;
+        one that was repriced is an estimate, which the history does not keep."""
         state = self._store.state
+        if replanned and plan.basis is not None and plan.basis.cluster != plan.cluster:
+            self._store.change(plan=plan, plan_settings=plan_settings, settings=settings, offers=None, **changes)
+            return
         entry = Entry(settings=plan_settings, plan=plan)
         moving = replanned and tuning.SAME_MOVE_SECONDS > 0
         if moving:
@@ -112,8 +118,13 @@ class Planning:
                 self._store.change(moving=False)
 
     def _run_plans(self, job: PlanningJob, cancel: threading.Event) -> None:
-        change, start = self._store.change, time.monotonic()
-        no_plans: list[NoPlan] = []
+        change = self._store.change
+        if job.rest_seconds:
+            change(planning=True, aside=False)
+            if cancel.wait(job.rest_seconds):
+                change(planning=self.plans.has_newer, cancelling=False, activity="")
+                return
+        start, no_plans = time.monotonic(), list[NoPlan]()
         kept = tuple(n for n in self._store.state.no_plans if (n.name in KINDS) is not bool(job.baselines))
         # Cleared once: the fault of one of several settings stays on screen while the others are planned.
         change(fault=None)
@@ -133,12 +144,12 @@ class Planning:
                 cancel.set()
             except AlpaExploreError as error:
                 no_plans.append(self._no_plan(job, number, error))
-                outcome = {"fault": fault_of(error), "activity": ""} if job.show else {}
+                outcome = {"fault": fault_of(error), "activity": "", **self._without_estimate()} if job.show else {}
                 if job.show and _lacks_memory(error):
                     self.fit.start(settings)
             except Exception as error:  # a background thread has no cell in which to show it
                 no_plans.append(self._no_plan(job, number, error))
-                outcome = {"fault": fault_of(error), "activity": ""}
+                outcome = {"fault": fault_of(error), "activity": "", **(self._without_estimate() if job.show else {})}
             else:
                 outcome = self._accept(plan, settings, time.monotonic() - start, show=job.show)
             last = cancel.is_set() or number == len(job.settings) - 1
@@ -148,9 +159,18 @@ class Planning:
                 outcome["activity"] = f"Tried {len(job.settings)}{without_plan}: see Why and Search."
             if not job.show:
                 outcome["no_plans"] = (*kept, *no_plans)
-            change(**({"planning": False, "cancelling": False, "progress": None} if last else {}), **outcome)
+            ended = {"planning": self.plans.has_newer, "cancelling": False, "progress": None} if last else {}
+            change(**{**ended, **outcome})
             if cancel.is_set():
                 return
+
+    def _without_estimate(self) -> dict[str, Any]:
+        """What to show where an estimate turned out to have no plan: the last plan that worked."""
+        history = self._store.state.history
+        if not self._store.state.estimated or history.position < 0:
+            return {}
+        entry = history.entries[history.position]
+        return {"plan": entry.plan, "plan_settings": entry.settings}
 
     def _no_plan(self, job: PlanningJob, number: int, error: Exception) -> NoPlan:
         settings, state = job.settings[number], self._store.state
@@ -228,7 +248,8 @@ class Planning:
                 for name in ("schedule", "paper")
                 if getattr(plan_settings, name) != getattr(requested, name)
             }
-            load = {requested.expert_imbalance, before.cluster.device.expert_imbalance}
+            repriced = self._store.state.estimated or not requested.equal_in(REPRICED_SETTINGS, plan_settings)
+            wanted = plan_settings.with_those_of(requested, REPRICED_SETTINGS)
             plan = self._backend.replan(
                 before,
                 graph=lambda: self._sources.graph(plan_settings),
@@ -236,7 +257,7 @@ class Planning:
                 delta=requested.delta,
                 cancel=cancel,
                 progress=self._report_replan,
-                **({"expert_imbalance": requested.expert_imbalance} if load != {1.0} else {}),
+                **({"cluster": self._sources.cluster(wanted)} if repriced else {}),
                 **pipeline,
             )
         except CancelledError:
@@ -244,14 +265,14 @@ class Planning:
         except Exception as error:
             fault = fault_of(error)
             if _lacks_memory(error):
-                lacking = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
+                lacking = plan_settings.with_those_of(requested, REPLAN_SETTINGS)
         with self._store.lock:
             state, newer = self._store.state, self.replans.has_newer
             changes: dict[str, Any] = {"replanning": newer}
             if not state.planning and state.progress is not None:
                 changes |= {"progress": None, "activity": ""}
             # The plan is shown even when a newer value is waiting: figures follow a slider while it moves.
-            still_needed = newer or all(getattr(state.settings, n) == getattr(requested, n) for n in REPLAN_SETTINGS)
+            still_needed = newer or state.settings.equal_in(REPLAN_SETTINGS, requested)
             if state.plan is not before or not still_needed:
                 self._store.change(**changes)  # meanwhile another plan was shown, or the settings were changed back
             elif plan is None:
@@ -259,7 +280,7 @@ class Planning:
                 if lacking is not None:
                     self.fit.start(lacking)
             else:
-                plan_settings = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
+                plan_settings = plan_settings.with_those_of(requested, REPLAN_SETTINGS)
                 self.show(plan, plan_settings, state.settings, replanned=True, fault=None, **changes)
 
     def _report_replan(self, progress: Progress) -> None:

@@ -12,6 +12,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
+from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.changes import settings_of_change
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
 from alpa_explore_widgets.session.asking.questions import Comparisons
@@ -21,7 +22,16 @@ from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.levers import Lever, levers
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, device_setting, settings_of
+from alpa_explore_widgets.session.settings import (
+    DEVICE_SETTINGS,
+    MODEL_SETTINGS,
+    PLANNED_SETTINGS,
+    REPLAN_SETTINGS,
+    SCALED_SETTINGS,
+    Settings,
+    device_setting,
+    settings_of,
+)
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
@@ -50,8 +60,9 @@ class Session:
         self.layouts = LayoutQuestions(self.store, sources, backend)
 
     def set(self, **changes: Any) -> None:
-        """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`; while
-        another model than that of the plan on screen is chosen, all of them wait, as they belong to that model."""
+        """Change settings. Some are answered or estimated at once (`settings`), and what is estimated is planned as
+        soon as they rest; any other one waits for `plan`; while one of those differs from the plan on screen, as
+        another model, what needs the planner waits with it."""
         with self.store.lock:
             state = self.store.state
             old, planned = state.settings, state.plan_settings
@@ -62,10 +73,28 @@ class Session:
                 return
             # Back at the model of the plan, settings that were changed meanwhile count as changed now.
             before = planned if planned is not None and old.model != settings.model else old
-            replanning = state.plan is not None and not settings.equal_for_replan(before)
-            self.store.change(settings=settings, **({"replanning": True} if replanning else {}))
+            replanning = (
+                state.plan is not None
+                and not settings.equal_in(REPLAN_SETTINGS, before)
+                and (planned is None or settings.equal_in(SCALED_SETTINGS, planned))
+            )
+            moved = planned is not None and not planned.waits_for_plan(settings) and self._moves(state, settings)
+            follows = moved and (state.estimated or not settings.equal_in(PLANNED_SETTINGS, planned or settings))
+            now = {"planning": True, "aside": False, "progress": None, "activity": ""} if follows else {}
+            self.store.change(settings=settings, **({"replanning": True} if replanning else {}), **now)
             if replanning:
                 self.planning.replans.submit(settings)
+            if follows:
+                self.planning.plans.submit(PlanningJob(settings=(settings,), rest_seconds=tuning.REST_SECONDS))
+            elif moved:
+                self.planning.plans.cancel()
+
+    def _moves(self, before: State, settings: Settings) -> bool:
+        """Whether the planner has to follow, or followed until now. It puts no other layout in place of a baseline."""
+        if before.plan is None or before.plan_settings is None or before.plan.options.baseline:
+            return False
+        known = (before.settings, before.plan_settings)
+        return before.estimated or not all(settings.equal_in(PLANNED_SETTINGS, other) for other in known)
 
     def _changed(self, changes: dict[str, Any]) -> Settings:
         """The settings with these changes, and with what belongs to another model or device."""
@@ -263,6 +292,8 @@ class Session:
         """Show the entry at the position of a history."""
         entry = history.entries[history.position]
         self.planning.forget_replans()
+        if self.store.state.following:  # its plan would come in place of the entry
+            self.planning.plans.cancel()
         self.store.change(
             history=history,
             plan=entry.plan,
@@ -279,7 +310,8 @@ class Session:
         with self.store.lock:
             state = self.store.state
             if state.history.entries:
-                self._show_history(state.history if state.out_of_date else state.history.back())
+                changed = state.out_of_date or state.estimated
+                self._show_history(state.history if changed else state.history.back())
 
     def redo(self) -> None:
         """Show the plan from which the user went back."""

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.plans.plan import Plan
 
-REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "paper", "expert_imbalance")
-"""Settings whose change is answered by `replan` or `reprice`, at once; a change of any other setting needs the whole
-planner."""
 MODEL_SETTINGS = (
     "microbatch",
     "num_microbatches",
@@ -38,6 +35,14 @@ STAGE_SETTINGS = ("boundaries", "cuts", "num_stages", "stage_submeshes", "imbala
 """Constraints and options of stages that no control shows: they are kept, listed, and can be removed."""
 DEVICE_SETTINGS = ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")
 """Figures of a device in place of those of its preset; they do not carry over to another device."""
+REPRICED_SETTINGS = ("expert_imbalance", *DEVICE_SETTINGS)
+"""Settings whose change is answered at once by `reprice`, with the choices as they are: an estimate."""
+REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "paper", *REPRICED_SETTINGS)
+"""Settings whose change is answered at once, all but the repriced ones exactly."""
+SCALED_SETTINGS = ("nodes", "devices_per_node", "microbatch", "sequence")
+"""Settings whose change is estimated from the work of a device (panels/verdict.py)."""
+PLANNED_SETTINGS = (*REPRICED_SETTINGS, *SCALED_SETTINGS)
+"""Settings that are estimated at once; the planner runs as soon as they rest. All others wait for the Plan button."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +98,16 @@ class Settings:
     """Sharding specs that operators must have or must not have."""
 
     def needs_only_replan(self, other: Settings) -> bool:
-        """True when `other` differs from these at most in settings that `replan` answers."""
-        return replace(self, **{name: getattr(other, name) for name in REPLAN_SETTINGS}) == other
+        """True when `other` differs from these at most in settings that are answered at once."""
+        return self.with_those_of(other, REPLAN_SETTINGS) == other
+
+    def waits_for_plan(self, other: Settings) -> bool:
+        """True when `other` differs from these in a setting that waits for the Plan button."""
+        return self.with_those_of(other, (*REPLAN_SETTINGS, *SCALED_SETTINGS)) != other
+
+    def with_those_of(self, other: Settings, names: tuple[str, ...]) -> Settings:
+        """These settings with the values of `names` in `other`."""
+        return replace(self, **{name: getattr(other, name) for name in names})
 
     @property
     def plan_options(self) -> dict[str, Any]:
@@ -113,9 +126,9 @@ class Settings:
             **{name: value for name, value in optional.items() if value is not None},
         }
 
-    def equal_for_replan(self, other: Settings) -> bool:
-        """True when `other` has the same value of every setting that `replan` answers."""
-        return all(getattr(self, name) == getattr(other, name) for name in REPLAN_SETTINGS)
+    def equal_in(self, names: tuple[str, ...], other: Settings) -> bool:
+        """True when `other` has the same values of `names`."""
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def pipeline(self) -> dict[str, Any]:

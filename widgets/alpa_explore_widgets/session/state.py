@@ -148,6 +148,16 @@ class State:
     `alpa_explore.figures.keys`); '' for nothing."""
 
     @property
+    def estimated(self) -> bool:
+        """True when the plan on screen has the choices for other devices or links: its figures are an estimate."""
+        return self.plan is not None and self.plan.basis is not None and self.plan.basis.cluster != self.plan.cluster
+
+    @property
+    def following(self) -> bool:
+        """True when the planner runs for the settings of the controls."""
+        return self.planning and not self.aside
+
+    @property
     def out_of_date(self) -> bool:
         """True when the plan does not belong to the settings and no replan under way will change that."""
         if self.plan_settings is None or self.plan_settings == self.settings:

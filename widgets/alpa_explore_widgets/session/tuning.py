@@ -10,13 +10,15 @@ DRIFT_SECONDS = 2.0
 """How often the drift of a run is looked at; its ranks report no more than once a second."""
 DRIFT_CHANGE = 1.25
 """The better plan is looked for again when the time of a stage or link has changed by this factor."""
+REST_SECONDS = 0.4
+"""The planner runs once the settings that it answers have rested for this long."""
 SAME_MOVE_SECONDS = 1.5
 """Replans that follow one another within this time are one movement of a slider and make one history entry."""
 HISTORY_ENTRIES = 60
 """Plans kept in the history; the oldest are dropped first."""
-KEPT_GRAPHS = 3
-"""Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
-KEPT_PLANS = 4
+KEPT_GRAPHS = 8
+"""Captured graphs kept in memory, so that another δ or cluster, or a B of before, does not capture the model again."""
+KEPT_PLANS = 12
 """Plans of this process that are kept for explorers that are shown again; one has some megabytes."""
 KEPT_ANSWERS = 24
 """Answers about layouts that are kept for other values of B: as many as its slider has stops. One of ten thousand
@@ -34,6 +36,8 @@ RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
 BEFORE_FIGURES_SECONDS = 0.3
 """From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
+PICTURE_SECONDS = 1.0
+"""From another plan to the picture of it that a saved notebook shows."""
 BETWEEN_FIGURES_SECONDS = 0.01
 """Between two such figures: what a key press asks for comes first."""
 FIRST_FIGURES = 6

@@ -32,8 +32,7 @@ function render({ model, el }) {
     model.get("columns").forEach(([heading, kind, hint], index) => {
       const cell = Object.assign(document.createElement("th"), { scope: "col", title: hint });
       if (kind === "number") cell.className = "alpa-number";
-      const arrow = sorted !== index ? "" : direction === 1 ? " ▲" : " ▼";
-      cell.append(makeButton(heading + arrow, hint, () => sortBy(index)));
+      cell.append(makeButton(heading, hint, () => sortBy(index)));
       cell.firstElementChild.setAttribute("aria-label", `Sort by ${heading}`);
       cell.setAttribute("aria-sort", sorted !== index ? "none" : direction === 1 ? "ascending" : "descending");
       row.append(cell);

@@ -5,7 +5,7 @@ function render({ model, el }) {
   el.classList.add("alpa-tab-bar");
   const row = Object.assign(document.createElement("div"), { className: "alpa-tabs" });
   row.setAttribute("role", "tablist");
-  const more = makeButton("More ▾", "The other tabs", () => open(!el.classList.contains("alpa-open")));
+  const more = makeButton("More", "The other tabs", () => open(!el.classList.contains("alpa-open")));
   more.className = "alpa-more";
   el.replaceChildren(row, more);
   let main = null; // the column with this bar and the panels
@@ -17,7 +17,7 @@ function render({ model, el }) {
     row.scrollTop = 0; // a focus may have scrolled to a hidden line
     more.hidden = !tabs.some(isBelow);
     const below = isBelow(chosen);
-    more.textContent = below ? `${chosen.textContent} ▾` : "More ▾";
+    more.textContent = below ? chosen.textContent : "More";
     more.classList.toggle("alpa-chosen", below);
   };
   const open = (on) => {

@@ -97,7 +97,7 @@ class Panel(ABC):
 
     def busy(self, state: State) -> bool:
         """Whether another answer is being computed."""
-        return state.replanning or (state.planning and not state.aside and state.plan is not None)
+        return state.replanning or (state.following and state.plan is not None and not state.estimated)
 
     def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
         """Bring the contents up to date; called only while the tab is selected."""
