@@ -74,11 +74,12 @@ def replan(
     schedules: to change between the two, the whole planner runs.
 
     Another delta makes other layers. Only the stages of the best pipeline are priced, starting from lower bounds that
-    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, otherwise as long
-    as `ax.plan`. The costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses
-    the stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
-    captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
-    the whole planner runs. Raises what `ax.plan` raises.
+    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, and longer where
+    memory is so short that a solver is asked for choices that fit; otherwise as long as `ax.plan`. The costs of the new
+    plan are not complete (`StageCosts.complete`): replanning it for another B uses the stages that were priced, and
+    prices others where none of these fits, unless `known_alone`. A plan from a file is captured again first. `cancel`
+    stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where the whole planner runs. Raises
+    what `ax.plan` raises.
     """
     running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options, asked = plan.options, plan.options.pipeline
