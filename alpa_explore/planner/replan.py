@@ -37,7 +37,6 @@ from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_on_demand
 from alpa_explore.search.stage_pricing import Basis
-from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
 from alpa_explore.tracing.cancelling import cancelled_by
 
 _WANTED = (
@@ -75,11 +74,12 @@ def replan(
     schedules: to change between the two, the whole planner runs.
 
     Another delta makes other layers. Only the stages of the best pipeline are priced, starting from lower bounds that
-    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, otherwise as long
-    as `ax.plan`. The costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses
-    the stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
-    captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
-    the whole planner runs. Raises what `ax.plan` raises.
+    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, and longer where
+    memory is so short that a solver is asked for choices that fit; otherwise as long as `ax.plan`. The costs of the new
+    plan are not complete (`StageCosts.complete`): replanning it for another B uses the stages that were priced, and
+    prices others where none of these fits, unless `known_alone`. A plan from a file is captured again first. `cancel`
+    stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where the whole planner runs. Raises
+    what `ax.plan` raises.
     """
     running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options, asked = plan.options, plan.options.pipeline
@@ -192,10 +192,10 @@ def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> 
         known_layers = layered_graphs(basis, details.graph)
     if layered.layer_of == known_layers[0].layer_of and basis.costs.complete:
         return replan(replace(basis, options=options, microbatches=(), schedules=()))
-    proven = basis.costs.complete and TIME_LIMIT_REACHED not in basis.warnings
     same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
     same_copies = options.pipeline.terms(1).copies == basis.costs.copies
-    if not (proven and same_space and same_copies and len(known_layers) == 1 and options.solver == "auto"):
+    comparable = basis.costs.complete and same_space and same_copies
+    if not (comparable and len(known_layers) == 1 and options.solver == "auto"):
         return _anew(details.graph, basis.cluster, options, running)
     check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
     query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)

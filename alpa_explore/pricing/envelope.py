@@ -6,24 +6,20 @@ segmentation in large shared databases", JACM 1976).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.lower_envelope import crossing_price
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.explorer import Explorer, Sample, Solve
 from alpa_explore.pricing.price_book import PriceBook
-from alpa_explore.pricing.stage_costs import Provenance
 
 
 def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> PriceBook:
-    """The fastest choice at one B, exactly."""
+    """The fastest choice at one B; where the problem is too large for a proof, the best that was found, above the
+    bound."""
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     sample = explorer.fastest(inverse_b, 0.0)
     if sample is None:
-        return explorer.no_choice() if explorer.optimal else explorer.book()
-    if not explorer.optimal:
-        explorer.points[sample.point.choices] = replace(sample.point, provenance=Provenance.NEAR)
+        return explorer.no_choice()
     return explorer.book([(inverse_b, sample.bound)])
 
 

@@ -36,14 +36,12 @@ class Explorer:
         self.memory, self.held = device_memory_bytes, held
         self.points: dict[tuple[int, ...], StageChoice] = {}
         self.solves = 0
-        self.optimal = True
 
     def at(self, inverse_b: float, memory_price: float, gap: float, provenance: Provenance) -> Sample | None:
         """Solve at one price, to within a relative gap; None where no choice is legal."""
         problem = self.problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
-        self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
             return None
         point = self.keep(solution.choices, provenance)
@@ -111,7 +109,6 @@ class Explorer:
             solves=self.solves,
             variables=problem.variables,
             constraints=len(problem.node_costs) + sum(sum(m.shape) for m in problem.edge_costs),
-            optimal=self.optimal,
         )
 
     def no_choice(self) -> PriceBook:

@@ -8,6 +8,8 @@ searches for the fastest of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.memory.pareto import Caps, ParetoPoint, pareto_frontier
 from alpa_explore.intra_op.problem.solution import Status
@@ -15,7 +17,7 @@ from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.explorer import Explorer, Solve
-from alpa_explore.pricing.price_book import PriceBook, StageChoice
+from alpa_explore.pricing.price_book import PriceBook, Search, StageChoice, Tried
 from alpa_explore.pricing.stage_costs import Provenance
 
 _TRIES = 2
@@ -29,29 +31,41 @@ def fastest_fitting(
     the best that was found; where that would gather more weights than fit beside it, the fastest with room for as many.
     Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
 
-    No points when nothing fits, or nothing was found in time.
+    No points when nothing fits, or nothing was found in time. The search is `Tried` where it was proven; otherwise its
+    bound is that of a search for bounds within memory.
     """
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     memory_price = tuning.TIE_SECONDS / device_memory_bytes
     priced = problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=held)
     room = float(device_memory_bytes)
+    proven, bound = True, 0.0
+
+    def book() -> PriceBook:
+        search = Search.SOLVED_WITHIN_MEMORY if proven else Search.BOUNDED_WITHIN_MEMORY
+        tried = Tried(search, inverse_b, device_memory_bytes, int(held), bound)
+        return replace(explorer.book(), tried=(tried,))
+
     for _ in range(_TRIES):
         limit = problem.memory_limit(held, room)
         try:
             solution = solve_limited(priced, limit, time_limit_seconds=tuning.FITTING_SECONDS, bound=bound_seconds)
         except SolverError:
-            explorer.optimal = False
-            return explorer.book()
+            proven = False
+            return book()
         explorer.solves += 1
-        explorer.optimal = explorer.optimal and solution.status is not Status.TIME_LIMIT
+        proven = proven and solution.status in (Status.OPTIMAL, Status.INFEASIBLE)
         if not solution.choices:
-            return explorer.book()
+            bound = bound or solution.bound
+            return book()
+        if not bound:
+            share = solution.bound / solution.objective
+            bound = share * problem.totals(solution.choices).latency_at(inverse_b)
         beside = problem.beside_bytes(solution.choices)
         if not beside or problem.totals(solution.choices).peak_bytes(held) <= device_memory_bytes:
             break
         room = device_memory_bytes - beside
     explorer.keep(solution.choices, Provenance.FITTING)
-    return explorer.book()
+    return book()
 
 
 def memory_frontier(

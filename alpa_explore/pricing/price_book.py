@@ -70,7 +70,8 @@ class StageChoice:
 
 
 class Tried(NamedTuple):
-    """A search that was run for a problem."""
+    """A search for a problem that ran to its end: it is not run again. One that a limit of time or size ended has left
+    its choices and bounds alone."""
 
     search: Search
     inverse_b: float
@@ -95,8 +96,6 @@ class PriceBook:
     solves: int = 0
     variables: int = 0
     constraints: int = 0
-    optimal: bool = True
-    """False when a solve hit its time limit."""
 
     def has_tried(self, search: Search, **where: float) -> bool:
         """Whether a search was run; `where` are fields of `Tried`."""
@@ -131,7 +130,6 @@ class PriceBook:
             solves=max(self.solves, other.solves),
             variables=max(self.variables, other.variables),
             constraints=max(self.constraints, other.constraints),
-            optimal=self.optimal and other.optimal,
         )
 
     def with_reserve(self, more: float) -> PriceBook:
@@ -315,7 +313,7 @@ def dump(books: Mapping[str, PriceBook]) -> dict[str, Any]:
             )
             for p in book.choices
         ]
-        figures = [book.bounds, book.least_peaks, book.solves, book.variables, book.constraints, book.optimal]
+        figures = [book.bounds, book.least_peaks, book.solves, book.variables, book.constraints]
         entries[key] = [choices, [(t.search.value, *t[1:]) for t in book.tried], *figures]
     return {"blocks": list(number), "books": entries}
 
@@ -324,7 +322,7 @@ def load(entry: Mapping[str, Any]) -> dict[str, PriceBook]:
     """The books that `dump` wrote."""
     blocks = [tuple(choices) for choices in entry["blocks"]]
     books = {}
-    for key, (choices, tried, bounds, least_peaks, solves, variables, constraints, optimal) in entry["books"].items():
+    for key, (choices, tried, bounds, least_peaks, solves, variables, constraints) in entry["books"].items():
         books[key] = PriceBook(
             choices=tuple(
                 StageChoice(
@@ -341,6 +339,5 @@ def load(entry: Mapping[str, Any]) -> dict[str, PriceBook]:
             solves=solves,
             variables=variables,
             constraints=constraints,
-            optimal=optimal,
         )
     return books

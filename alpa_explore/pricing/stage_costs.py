@@ -17,6 +17,7 @@ import numpy as np
 from alpa_explore.cluster import LogicalMesh, Submesh
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
 
 
 class Provenance(enum.StrEnum):
@@ -129,6 +130,8 @@ class StageCosts:
     num_layers: int
     submeshes: tuple[Submesh, ...]
     device_memory_bytes: int
+    num_microbatches: int = 0
+    """B for which the stages were priced; 0 where it is not known."""
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
     bounds: Mapping[RangeKey, Mapping[int, float]] = field(default_factory=dict, hash=False)
     """For stages whose fastest candidate that fits is not proven optimal: microbatches held -> lower bound on the
@@ -201,22 +204,32 @@ class StageCosts:
         return table
 
     def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
-        """For each (submesh, logical mesh) the least device seconds of layers first..last [L, L], without a memory
-        limit; inf where no candidate is known to be near the fastest."""
+        """For each (submesh, logical mesh) a lower bound on the device seconds of layers first..last [L, L], without a
+        memory limit, that is within 2 × tuning.TOLERANCE; inf where no candidate is known to be near the fastest.
+
+        The fastest choices were searched for at the B of these costs, at the largest B and, where nothing is screened,
+        at one microbatch. The least seconds are concave in 1/B and rise: between these they lie above the chord.
+        """
         cells, begins, (_, iteration, *_) = self._columns
         meshes, mesh_of, _, near = self._labels
         microbatch = np.array([c.microbatch_seconds for of_cell in self.candidates.values() for c in of_cell])
-        seconds = microbatch + iteration / num_microbatches
-        of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)]))
+        of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(microbatch)]))
+        own = [1.0 / self.num_microbatches] if self.num_microbatches else []
+        sought = [SMALLEST_INVERSE_B, *own, *([] if self.screened else [1.0])]
+        at = min(max(1.0 / num_microbatches, min(sought)), max(sought))
+        low, high = max(b for b in sought if b <= at), min(b for b in sought if b >= at)
+        share = (at - low) / (high - low) if high > low else 0.0
         tables = {}
         for number, mesh in enumerate(meshes):
             on_mesh = (mesh_of == number) & near
             for submesh in np.unique(cells[of_cell[on_mesh], 2]).tolist():
                 selected = on_mesh & (cells[of_cell, 2] == submesh)
-                table = np.full((self.num_layers, self.num_layers), np.inf)
                 first, last, _ = cells[of_cell[selected]].T
-                np.minimum.at(table, (first, last), seconds[selected])
-                tables[submesh, mesh] = table
+                ends = np.full((2, self.num_layers, self.num_layers), np.inf)
+                for table, inverse_b in zip(ends, (low, high), strict=True):
+                    seconds = microbatch[selected] + iteration[selected] * inverse_b
+                    np.minimum.at(table, (first, last), seconds)
+                tables[submesh, mesh] = ends[0] if share == 0.0 else (1.0 - share) * ends[0] + share * ends[1]
         return tables
 
     def memory_prices(self, num_microbatches: int) -> dict[LogicalMesh, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
@@ -20,51 +21,68 @@ class OpenQuestion(NamedTuple):
     key: str
     bound_seconds: float
     """Lower bound on the seconds of every choice."""
-    search: Search
-    """The kind of task that would close the gap."""
+    search: Search | None
+    """The kind of task that would close the gap; None where none is left."""
+
+
+Asked = tuple[Search, str, int]
+"""A search, the problem, and the microbatches held (0 where they do not matter) for which it was asked for."""
 
 
 def open_questions(
-    readings: Mapping[str, Reading], counts: Collection[int], *, solve: bool = True
+    readings: Mapping[str, Reading],
+    counts: Collection[int],
+    *,
+    solve: bool = True,
+    exact: bool = True,
+    asked: Collection[Asked] = (),
 ) -> dict[int, list[OpenQuestion]]:
     """Of the problems of one stage (one for each logical mesh and version), for each number of microbatches held: those
     whose lower bound is below the best candidate of all of them. Where composition is not finished for a problem its
-    candidates close nothing. Without `solve` no solver is asked for choices that fit."""
+    candidates close nothing. Without `solve` no solver is asked for choices that fit, without `exact` only where the
+    gap is wider than TOLERANCE; what was `asked` of a solver in this search is not asked again."""
     complete = {key: reading for key, reading in readings.items() if reading.complete}
-    partial = [
+    uncomposed = [
         (reading, OpenQuestion(key, reading.partial_bound, Search.COMPOSED))
         for key, reading in readings.items()
         if key not in complete
     ]
-    most = max(counts)
+    most, ask = max(counts), partial(_question, asked=asked, solve=solve, exact=exact)
     unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
-    for held in counts if partial or unproven else ():
-        asked = [q for key, reading in unproven.items() if (q := _question(key, reading, held, solve=solve))]
-        asked += [question for reading, question in partial if reading.may_fit(held)]
-        if asked:
+    for held in counts if uncomposed or unproven else ():
+        found = [q for key, reading in unproven.items() if (q := ask(key, reading, held))]
+        found += [question for reading, question in uncomposed if reading.may_fit(held)]
+        if found:
             best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
-            if better := [question for question in asked if question.bound_seconds < best]:
+            if better := [question for question in found if question.bound_seconds < best]:
                 questions[held] = better
     return questions
 
 
-def _question(key: str, reading: Reading, held: int, *, solve: bool) -> OpenQuestion | None:
-    """None where the gap is closed or small enough, or no search is left that could close it."""
+def _question(
+    key: str, reading: Reading, held: int, *, asked: Collection[Asked], solve: bool, exact: bool
+) -> OpenQuestion | None:
+    """None where the gap is closed or small enough."""
     book = reading.book
-    if not reading.proven and not book.has_tried(Search.FASTEST, inverse_b=reading.inverse_b):
-        return OpenQuestion(key, reading.bound_seconds, Search.FASTEST) if reading.may_fit(held) else None
-    if not reading.short_of_memory(held):
+    if not reading.may_fit(held):
         return None
-    bound, easy = reading.bound_within(held), solve and book.variables <= EASY_ILP_VARIABLES
-    if not easy and reading.seconds_within(held) <= bound * (1 + TOLERANCE):
+    if not reading.proven and (Search.FASTEST, key, 0) not in asked:
+        return OpenQuestion(key, reading.bound_seconds, Search.FASTEST)
+    if not reading.short_of_memory(held):
+        return None if reading.proven else OpenQuestion(key, reading.bound_seconds, None)
+    bound, easy = reading.bound_within(held), solve and exact and book.variables <= EASY_ILP_VARIABLES
+    near = reading.seconds_within(held) <= bound * (1 + TOLERANCE)
+    if near and not easy:
         return None
     where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
     searches = WITHIN_MEMORY[0 if book.composed else 2 : 3 if solve else 2]
     # Label setting makes the bounds needless that it begins with.
-    tried = {search for search in searches if book.has_tried(search, **where)}
+    tried = {s for s in searches if book.has_tried(s, **where) or (s, key, held) in asked}
     searches = searches[max((searches.index(search) + 1 for search in tried), default=0) :]
-    return OpenQuestion(key, bound, searches[0]) if searches else None
+    if not searches and (near or bound == math.inf):
+        return None
+    return OpenQuestion(key, bound, searches[0] if searches else None)
 
 
 def next_searches(asked: Sequence[tuple[int, Sequence[OpenQuestion]]]) -> dict[Search, list[tuple[str, int]]]:

@@ -89,6 +89,10 @@ class PipelineQuery:
         free = self.options if self.options.paper else replace(self.options, communication=False)
         return best_pipeline(costs, self.cluster, free, self.num_microbatches, bound=True).total_seconds
 
+    def best_by_bounds(self, costs: StageCosts) -> PipelineResult:
+        """The best pipeline by `StageCosts.bound_table`."""
+        return best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True)
+
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:
         """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""
         return [(cell, math.ceil(held)) for cell, held in self._best_by_bounds(costs)]
@@ -106,7 +110,7 @@ class PipelineQuery:
 
     def _best_by_bounds(self, costs: StageCosts) -> list[tuple[RangeKey, float]]:
         """The stages of the best pipeline by `StageCosts.bound_table`, and what each holds."""
-        stages = best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).stages
+        stages = self.best_by_bounds(costs).stages
         terms = self.options.terms(self.num_microbatches)
         places = range(len(stages), 0, -1)
         return [

@@ -17,7 +17,7 @@ from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve, resolve_each
 from alpa_explore.search.stage_pricing import Basis, NotComposableError, StagePricing
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
+from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS, MOST_SOLVED_WITHIN_MEMORY
 
 SOLVED_BY = (
     "arguments.py",
@@ -49,11 +49,12 @@ _INCOMPLETE = (
     "Only {} stages are priced, those that the best plan with B = {} needs: with another B, the best plan may need "
     "stages that are not priced here. Plan with this delta to price all stages."
 )
-_GAP = "Memory is so short that a stage may have a choice that fits and is up to {:.1%} faster."
-_NO_CHOICE_FITS = (
-    "Memory is so short that no choice that fits was found for some stages ({}), though one may exist: there may be a "
-    "better plan. Plan with this delta to search them to the end."
+_GAP = (
+    "The best plan is not proven, because memory is short or a stage is very large: another one may be up to {:.1%} "
+    "faster."
 )
+_NOTHING_FITS = "No plan that fits was found, though one may exist: memory is short, or a stage is very large."
+_SEARCH_ON = " Plan with this delta to search to the end."
 
 
 def profile_stages(
@@ -84,7 +85,15 @@ def profile_stages(
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
-    return pricing.profile(replace(costs, screened=pricing.screened()))
+    return pricing.profile(replace(costs, screened=pricing.screened()), _unproven(pricing))
+
+
+def _unproven(pricing: StagePricing, remedy: str = "") -> list[str]:
+    """The warning of a search that has left a gap, if it has."""
+    gap = pricing.gap()
+    if gap <= TOLERANCE:
+        return []
+    return [(_NOTHING_FITS if gap == math.inf else _GAP.format(gap)) + remedy]
 
 
 def profile_on_demand(
@@ -103,15 +112,8 @@ def profile_on_demand(
         costs = resolve(pricing, query)
     except NotComposableError:
         return None
-    gaps = pricing.gaps_within_memory()
-    unfitted = {stage.cell for stage, gap in gaps if gap == math.inf}
-    widest = max((gap for _, gap in gaps if gap < math.inf), default=0.0)
-    warnings = (
-        _INCOMPLETE.format(len(costs.candidates), query.num_microbatches),
-        *((_GAP.format(widest),) if widest > TOLERANCE else ()),
-        *((_NO_CHOICE_FITS.format(len(unfitted)),) if unfitted else ()),
-    )
-    return pricing.profile(costs, warnings)
+    incomplete = _INCOMPLETE.format(len(costs.candidates), query.num_microbatches)
+    return pricing.profile(costs, [incomplete, *_unproven(pricing, _SEARCH_ON)])
 
 
 def a_pipeline_fits(
@@ -124,14 +126,14 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
-    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops)
+    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops, most_solved=0)
     try:
         while True:
             costs = pricing.costs()
             if query.best(costs).feasible:
                 return True
             if not pricing.price(query.open_stages(costs)):
-                return None if any(gap == math.inf for _, gap in pricing.gaps_within_memory()) else False
+                return None if pricing.gap() == math.inf else False
     except (CancelledError, NotComposableError):
         return None
 
@@ -143,7 +145,16 @@ def _on_demand(
     cancel: threading.Event | None,
     layer_flops: tuple[int, ...],
     basis: Basis | None = None,
+    most_solved: int = MOST_SOLVED_WITHIN_MEMORY,
 ) -> StagePricing:
     """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each."""
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
-    return StagePricing((layered,), query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, basis=basis)
+    return StagePricing(
+        (layered,),
+        query,
+        solving,
+        layer_flops=layer_flops,
+        first=Search.FASTEST_COMPOSED,
+        basis=basis,
+        most_solved=most_solved,
+    )

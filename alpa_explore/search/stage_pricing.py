@@ -37,9 +37,9 @@ from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import Library, SolveContext
-from alpa_explore.search.open_questions import WITHIN_MEMORY, OpenQuestion, next_searches, open_questions
+from alpa_explore.search.open_questions import WITHIN_MEMORY, Asked, OpenQuestion, next_searches, open_questions
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
-from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
+from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
 from alpa_explore.search.stages.stage_problems import (
     StageProblems,
@@ -48,8 +48,6 @@ from alpa_explore.search.stages.stage_problems import (
     problem_key,
     unpriced_costs,
 )
-
-_BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
 Questions = Mapping[int, Sequence[OpenQuestion]]
 """Microbatches held -> the questions that are open then."""
@@ -81,10 +79,12 @@ class StagePricing:
         layer_flops: tuple[int, ...],
         first: Search,
         basis: Basis | None = None,
+        most_solved: int = tuning.MOST_SOLVED_WITHIN_MEMORY,
     ) -> None:
-        """`first` as above; `basis`, where known, raises the bounds of problems without choices."""
+        """`first` as above; `basis`, where known, raises the bounds of problems without choices. After `most_solved`
+        problems no solver is asked for choices that fit."""
         self.query, self._first, self._solver = query, first, solving.solver
-        self._on_demand = first is Search.FASTEST_COMPOSED
+        self._on_demand, self._most_solved = first is Search.FASTEST_COMPOSED, most_solved
         self.counts = query.held_counts(versions[0].num_layers)
         self._problems = [StageProblems(layered, query.cluster) for layered in versions]
         self._unpriced = replace(unpriced_costs(versions, query, layer_flops), complete=not self._on_demand)
@@ -103,8 +103,7 @@ class StagePricing:
         self._questions: dict[RangeKey, Questions] = {}
         self._asked: dict[RangeKey, tuple[bool, list[Reading], Questions]] = {}
         """What was read for each cell, and the questions that this left open."""
-        self._solved_within: set[tuple[str, int]] = set()
-        """(problem, microbatches held) that solvers were asked for."""
+        self._asked_solvers: set[Asked] = set()
 
     def _collect(self, basis: Basis | None) -> tuple[dict[str, Task], dict[str, Screened]]:
         """The distinct problems of all feasible stages, as tasks for near-optimal choices, and what bounds their
@@ -164,19 +163,36 @@ class StagePricing:
         return replace(self._unpriced, candidates=self._known_candidates(), complete=False)
 
     def costs(self) -> StageCosts:
-        """All candidates, and a lower bound for every stage that may have a better choice."""
+        """All candidates, and a lower bound for every stage that may have a better choice that a search may find."""
         self._questions = {cell: questions for cell in self._stages if (questions := self._open_questions(cell))}
-        bounds = {
-            cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
-            for cell, by_held in self._questions.items()
-        }
         with no_collection():
             candidates = self._known_candidates()
-        return replace(self._unpriced, candidates=candidates, bounds=bounds)
+        return replace(self._unpriced, candidates=candidates, bounds=self._bounds(given_up=False))
+
+    def _bounds(self, *, given_up: bool) -> dict[RangeKey, dict[int, float]]:
+        """Of the open questions; those for which no search is left where they are `given_up`, too."""
+        bounds: dict[RangeKey, dict[int, float]] = {}
+        for cell, by_held in self._questions.items():
+            for held, questions in by_held.items():
+                if asked := [q.bound_seconds for q in questions if given_up or q.search is not None]:
+                    bounds.setdefault(cell, {})[held] = min(asked)
+        return bounds
+
+    def gap(self) -> float:
+        """The share by which the best pipeline of the candidates may exceed the best of all, as far as is proven; inf
+        where none of them fits, though one may."""
+        costs = self.costs()
+        if not (bounds := self._bounds(given_up=True)):
+            return 0.0
+        doubtful, each = replace(costs, bounds=bounds), self.query.each(costs.num_layers)
+        least = min(query.best_by_bounds(doubtful).total_seconds for query in each)
+        best = min(query.best(costs).total_seconds for query in each)
+        return best / least - 1.0 if least < math.inf else 0.0
 
     def _open_questions(self, cell: RangeKey) -> Questions:
         """Of a cell, asked again when one of its books has grown."""
-        solve = not self._on_demand and len(self._solved_within) <= tuning.MOST_SOLVED_WITHIN_MEMORY
+        solved = sum(search is Search.SOLVED_WITHIN_MEMORY for search, *_ in self._asked_solvers)
+        solve = solved < self._most_solved
         readings = {stage.key: self.library.read(stage.key) for stage in self._stages[cell]}
         known = self._asked.get(cell)
         if (
@@ -184,7 +200,9 @@ class StagePricing:
             or known[0] != solve
             or any(now is not then for now, then in zip(readings.values(), known[1], strict=True))
         ):
-            questions = open_questions(readings, self.counts, solve=solve)
+            questions = open_questions(
+                readings, self.counts, solve=solve, exact=not self._on_demand, asked=self._asked_solvers
+            )
             known = self._asked[cell] = solve, list(readings.values()), questions
         return known[2]
 
@@ -201,7 +219,8 @@ class StagePricing:
         meshes: dict[OnMesh, None] = {}
         asked: list[tuple[int, list[OpenQuestion]]] = []
         for cell, held in open_stages:
-            questions = sorted(self._questions.get(cell, {}).get(held, ()), key=lambda question: question.bound_seconds)
+            questions = [q for q in self._questions.get(cell, {}).get(held, ()) if q.search is not None]
+            questions.sort(key=lambda question: question.bound_seconds)
             if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
                 continue
             if not self.library.is_sampled(questions[0].key):
@@ -234,11 +253,11 @@ class StagePricing:
         with no_collection():
             self._compose(meshes, beside=within)
         for search, of_search in searches.items():
-            if search is Search.SOLVED_WITHIN_MEMORY:
-                self._solved_within |= set(of_search)
-                self._search(search, of_search)
-            else:
-                self._search(search, {key: self.library.tasks[key].ranges[0][1] for key, _ in of_search}.items())
+            if search is Search.FASTEST:
+                of_search = list({key: (key, self.library.tasks[key].ranges[0][1]) for key, _ in of_search}.values())
+            held_matters = search is Search.SOLVED_WITHIN_MEMORY
+            self._asked_solvers |= {(search, key, held if held_matters else 0) for key, held in of_search}
+            self._search(search, of_search)
         return bool(waiting or unsampled or meshes or asked)
 
     def finish_composition(self) -> None:
@@ -250,7 +269,6 @@ class StagePricing:
     def profile(self, costs: StageCosts, warnings: Sequence[str] = ()) -> StageProfile:
         """The result for the planner."""
         books = self.library.books()
-        spent = len(self._solved_within) > tuning.MOST_SOLVED_WITHIN_MEMORY
 
         def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
             return self._problems[version].problem(first, last, mesh)
@@ -264,11 +282,7 @@ class StagePricing:
             cached_solves=self.library.cached,
             variables=sum(book.variables for book in books),
             constraints=sum(book.constraints for book in books),
-            warnings=(
-                *warnings,
-                *((TIME_LIMIT_REACHED,) if not all(book.optimal for book in books) else ()),
-                *((_BUDGET_SPENT,) if spent else ()),
-            ),
+            warnings=tuple(warnings),
         )
 
     def screened(self) -> dict[RangeKey, tuple[Screened, ...]]:
@@ -280,21 +294,6 @@ class StagePricing:
             if partial:
                 screened[cell] = undominated(partial)
         return screened
-
-    def gaps_within_memory(self) -> list[tuple[CellProblem, float]]:
-        """Of each problem that was searched within memory how much faster a choice that fits may be, relative to the
-        fastest that was found: inf where none was."""
-        gaps = []
-        for stages in self._stages.values():
-            for stage in stages:
-                reading = self.library.read(stage.key)
-                where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes}
-                gaps += [
-                    (stage, reading.seconds_within(held) / reading.bound_within(held) - 1)
-                    for held in self.counts
-                    if reading.book.has_tried(Search.COMPOSED_WITHIN_MEMORY, held=held, **where)
-                ]
-        return gaps
 
     def _problems_of(self, cells: Iterable[RangeKey]) -> list[str]:
         """The distinct problems of these cells."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing.stage_costs import StageCosts
 
-TIME_LIMIT_REACHED = "A solve stopped at its time limit: its stage may have a better choice."
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageProfile:

@@ -129,7 +129,7 @@ def test_books_come_back_from_an_entry_as_they_were_written() -> None:
             variables=30,
             constraints=40,
         ),
-        "b": PriceBook(bounds=((1.0, math.inf),), optimal=False),
+        "b": PriceBook(bounds=((1.0, math.inf),)),
     }
     again = load(json.loads(json.dumps(dump(books))))
     assert again == books

@@ -83,17 +83,19 @@ def asked(book, held, **how):
     return question.search, question.bound_seconds
 
 
-def test_a_problem_that_a_time_limit_left_unproven_is_still_searched_within_memory() -> None:
+def test_a_problem_that_a_limit_left_unproven_is_searched_within_memory_and_then_has_a_gap() -> None:
     """Fault of 0.1.0: after the search for its fastest choice it was never asked again, and a stage whose only point
     overflows had no candidate."""
-    book = overflowing(bounds=((INVERSE_B, 1.5),), optimal=False)
+    book = overflowing(bounds=((INVERSE_B, 1.5),))
+    fastest, within = (Search.FASTEST, "a", 0), (Search.SOLVED_WITHIN_MEMORY, "a", 3)
     assert asked(book, 3) == (Search.FASTEST, 1.5)
-    book = book.merged(PriceBook(tried=(Tried(Search.FASTEST, INVERSE_B, MEMORY, 6),)))
-    assert asked(book, 3) == (Search.SOLVED_WITHIN_MEMORY, 1.5), "the bound is the proven one, not the unproven choice"
-    assert open_questions({"a": reading(book)}, [1]) == {}, "beside one microbatch the choice fits"
-    assert open_questions({"a": reading(book)}, [3], solve=False) == {}
-    book = book.merged(PriceBook(tried=(Tried(Search.SOLVED_WITHIN_MEMORY, INVERSE_B, MEMORY, 3),)))
-    assert open_questions({"a": reading(book)}, [3]) == {}
+    by_then = asked(book, 3, asked={fastest})
+    assert by_then == (Search.SOLVED_WITHIN_MEMORY, 1.5), "the bound is the proven one, not the unproven choice"
+    assert asked(book, 1, asked={fastest}) == (None, 1.5), "beside one microbatch the choice fits"
+    assert asked(book, 3, asked={fastest}, solve=False) == (None, 1.5)
+    assert asked(book, 3, asked={fastest, within}) == (None, 1.5)
+    nothing = book.merged(PriceBook(tried=(Tried(Search.SOLVED_WITHIN_MEMORY, INVERSE_B, MEMORY, 3, math.inf),)))
+    assert open_questions({"a": reading(nothing)}, [3], asked={fastest}) == {}, "nothing fits"
 
 
 def test_a_composed_problem_that_is_short_of_memory_is_bounded_then_composed_then_solved() -> None:
@@ -106,7 +108,7 @@ def test_a_composed_problem_that_is_short_of_memory_is_bounded_then_composed_the
         (Search.COMPOSED_WITHIN_MEMORY, 3.0),
         (Search.SOLVED_WITHIN_MEMORY, 3.0),
     ]
-    assert open_questions({"a": reading(book)}, [3]) == {}
+    assert asked(book, 3) == (None, 3.5), "no search is left, and no choice that fits was found"
 
 
 def test_the_quickest_search_is_run_alone_and_choices_are_composed_for_the_lowest_bound_first() -> None:

@@ -17,7 +17,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.resources import Running
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.pricing import tasks
-from alpa_explore.pricing.price_book import Search
+from alpa_explore.pricing.price_book import PriceBook, Search
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
@@ -249,16 +249,21 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     assert checked >= 3
 
 
-def test_stages_for_which_no_choice_that_fits_was_found_are_counted_in_a_warning(gpt, monkeypatch):
-    """Fault of 0.1.0: such a stage was dropped without a word."""
+def test_a_stage_for_which_composition_finds_no_choice_that_fits_is_solved_for_and_else_a_warning_says_so(
+    gpt, monkeypatch
+):
+    """Faults of 0.1.0: such a stage was dropped without a word, and later without asking a solver."""
     one = ax.PipelineOptions(num_stages=1)
     plan = planned(gpt, cluster(), 4, delta=2.0, pipeline=one)
     layered, query, basis = on_demand(gpt, int(plan.stages[0].peak_bytes) - 1, plan)
+    query = replace(query, options=one)
     monkeypatch.setattr(
         tasks,
         "fastest_within_memory",
-        lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1.0, price=0.0) for n in counts},
+        lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1e-9, price=0.0) for n in counts},
     )
-    warnings = profile_on_demand(layered, replace(query, options=one), basis=basis).warnings
-    (warning,) = [w for w in warnings if "no choice that fits was found" in w]
-    assert "for some stages (1)" in warning
+    found = profile_on_demand(layered, query, basis=basis)
+    assert query.best(found.costs).feasible
+    monkeypatch.setattr(tasks, "fastest_fitting", lambda *_: PriceBook())
+    (warning,) = [w for w in profile_on_demand(layered, query, basis=basis).warnings if "another B" not in w]
+    assert "No plan that fits was found, though one may exist" in warning

@@ -258,6 +258,7 @@ def _costs_document(costs: StageCosts) -> Document:
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
         **({"turns": [[stage, *turns] for stage, turns in costs.turns.items()]} if costs.turns else {}),
         **({"copies": costs.copies} if costs.copies > 1 else {}),
+        **({"num_microbatches": costs.num_microbatches} if costs.num_microbatches else {}),
         "complete": costs.complete,
         **({"screened": screened} if screened else {}),
         "columns": list(COLUMNS),
@@ -309,6 +310,7 @@ def _costs(
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         turns={tuple(stage): tuple(map(tuple, turns)) for stage, *turns in body.get("turns", ())},
         copies=body.get("copies", 1),
+        num_microbatches=body.get("num_microbatches", 0),
         complete=body.get("complete", True),
         screened=screened,
     )

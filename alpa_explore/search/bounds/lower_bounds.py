@@ -49,7 +49,7 @@ from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.splits import splits_for
 
 ENVELOPE = 2 * TOLERANCE
-"""Relative gap of the known candidates of a problem above the fastest choice, at any B (`envelope.corner_between`)."""
+"""Relative gap of the known candidates of a problem above the fastest choice, at a B for which it was sought."""
 
 
 class LowerBounds:

@@ -53,6 +53,7 @@ def unpriced_costs(versions: Sequence[LayeredGraph], query: PipelineQuery, layer
     layered = versions[0]
     return StageCosts(
         num_layers=layered.num_layers,
+        num_microbatches=query.num_microbatches,
         submeshes=query.submeshes,
         device_memory_bytes=query.cluster.device.memory_bytes,
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in query.cluster.kinds) if query.cluster.others else (),
