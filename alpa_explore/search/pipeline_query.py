@@ -89,6 +89,16 @@ class PipelineQuery:
         free = self.options if self.options.paper else replace(self.options, communication=False)
         return best_pipeline(costs, self.cluster, free, self.num_microbatches, bound=True).total_seconds
 
+    def gap(self, costs: StageCosts) -> float:
+        """By what share, at most, the best pipeline that is known is slower than the best one, under whichever of the
+        schedules that are compared; inf where none is known."""
+        known = least = math.inf
+        for query in self.each(costs.num_layers):
+            asked = costs, self.cluster, query.options, self.num_microbatches
+            known = min(known, best_pipeline(*asked).total_seconds)
+            least = min(least, best_pipeline(*asked, bound=True).total_seconds)
+        return known / least - 1 if known < math.inf else math.inf
+
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:
         """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""
         return [(cell, math.ceil(held)) for cell, held in self._best_by_bounds(costs)]

@@ -11,18 +11,21 @@ Submeshes that no logical mesh divides well, as 3 nodes for sizes that are power
 without choices has the lower bound that follows from its FLOPs and bytes and from the costs of another layering
 (`search.bounds`), then that of composition.
 
-Problems that cannot be composed get near-optimal choices with a lower bound, and those whose choices overflow the
-device leaner ones. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a
-problem than its book (`Reading.complete`), its mesh is composed; where memory is short, choices that fit are bounded,
-then composed, then solved for; all others are solved to optimality. The result is the same as if everything had been
-solved at once.
+Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
+itself when a pipeline may want it. Other solvers than "auto" solve all of them at once. `resolve` has the open stages
+of the best pipeline priced: where composition has more to say about a problem than its book (`Reading.complete`), its
+mesh is composed; where memory is short, choices that fit are bounded, then composed, then solved for; all others are
+solved to optimality. The result is the same as if everything had been solved at once, but where problems are left
+unproven: then the warnings of the profile say how far the best pipeline may be from its lower bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh, logical_meshes
@@ -33,7 +36,7 @@ from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing.price_book import Reading, Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
-from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
+from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import Library, SolveContext
@@ -49,7 +52,7 @@ from alpa_explore.search.stages.stage_problems import (
     unpriced_costs,
 )
 
-_BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
+_NOT_PROVEN = "Not every stage was searched to the end: by its lower bound the best plan may be up to {:.1%} faster."
 
 Questions = Mapping[int, Sequence[OpenQuestion]]
 """Microbatches held -> the questions that are open then."""
@@ -97,6 +100,11 @@ class StagePricing:
         with no_collection():  # ten thousands of permanent objects
             tasks, unsampled = self._collect(basis)
             self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
+        self._alone: set[str] = set()
+        """Problems that cannot be composed: they have bounds until a pipeline wants them, each is then solved by
+        itself."""
+        self._seconds_alone = 0.0
+        """Spent on them."""
         self._bounded: set[int] = set()
         """Submeshes whose problems without choices have the lower bounds of composition."""
         self._candidates = Candidates()
@@ -193,18 +201,32 @@ class StagePricing:
         stages = (stage for of_cell in self._stages.values() for stage in of_cell if is_sampled(stage.key))
         return self._candidates.of(stages, self.library.read)
 
-    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
+    def price(
+        self,
+        open_stages: Sequence[HeldStage],
+        *,
+        gap: Callable[[], float] = lambda: math.inf,
+        within_memory: bool = True,
+    ) -> bool:
         """Run the searches that would close the gap of these stages; of each those for its lowest bound. Without
-        `within_memory` no choices are searched for that fit, which takes longest. Whether there was anything to do."""
+        `within_memory` no choices are searched for that fit, which takes longest. By `gap` the best pipeline that is
+        known may be slower than the best one: where it is small, or much time was spent, no problem is solved by itself
+        any more. Whether there was anything to do."""
         waiting: dict[int, None] = {}
         unsampled: dict[str, None] = {}
+        alone: dict[str, None] = {}
+        enough = cache(lambda: self._is_enough(gap()))
         meshes: dict[OnMesh, None] = {}
         asked: list[tuple[int, list[OpenQuestion]]] = []
         for cell, held in open_stages:
             questions = sorted(self._questions.get(cell, {}).get(held, ()), key=lambda question: question.bound_seconds)
             if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
                 continue
-            if not self.library.is_sampled(questions[0].key):
+            if questions[0].key in self._alone and enough():
+                continue
+            if questions[0].key in self._alone and not self.library.is_sampled(questions[0].key):
+                alone[questions[0].key] = None
+            elif not self.library.is_sampled(questions[0].key):
                 if self._on_demand:
                     unsampled[questions[0].key] = None
                 else:
@@ -225,6 +247,8 @@ class StagePricing:
                 unsampled |= dict.fromkeys(of_submesh)
         if unsampled:
             self._sample(unsampled)
+        if alone:
+            self._solve_alone(Search.FASTEST, [(key, self.library.tasks[key].ranges[0][1]) for key in alone])
         searches = next_searches(asked)
         within = [
             task
@@ -236,10 +260,10 @@ class StagePricing:
         for search, of_search in searches.items():
             if search is Search.SOLVED_WITHIN_MEMORY:
                 self._solved_within |= set(of_search)
-                self._search(search, of_search)
+                self._solve_alone(search, of_search)
             else:
                 self._search(search, {key: self.library.tasks[key].ranges[0][1] for key, _ in of_search}.items())
-        return bool(waiting or unsampled or meshes or asked)
+        return bool(waiting or unsampled or alone or meshes or asked)
 
     def finish_composition(self) -> None:
         """Finish the composition of all meshes."""
@@ -250,7 +274,7 @@ class StagePricing:
     def profile(self, costs: StageCosts, warnings: Sequence[str] = ()) -> StageProfile:
         """The result for the planner."""
         books = self.library.books()
-        spent = len(self._solved_within) > tuning.MOST_SOLVED_WITHIN_MEMORY
+        gap = self.query.gap(self._with_all_bounds(costs)) if self._alone or self._solved_within else 0.0
 
         def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
             return self._problems[version].problem(first, last, mesh)
@@ -267,9 +291,23 @@ class StagePricing:
             warnings=(
                 *warnings,
                 *((TIME_LIMIT_REACHED,) if not all(book.optimal for book in books) else ()),
-                *((_BUDGET_SPENT,) if spent else ()),
+                *((_NOT_PROVEN.format(gap / (1 + gap)),) if TOLERANCE < gap < math.inf else ()),
             ),
         )
+
+    def _with_all_bounds(self, costs: StageCosts) -> StageCosts:
+        """`costs` with a bound for every stage, also where no search is left that would raise it."""
+        bounds = {}
+        for cell, stages in self._stages.items():
+            readings = [self.library.read(stage.key) for stage in stages]
+            bounds[cell] = {
+                held: min(
+                    (r.bound_within(held) if r.complete else r.partial_bound for r in readings if r.may_fit(held)),
+                    default=math.inf,
+                )
+                for held in self.counts
+            }
+        return replace(costs, bounds=bounds)
 
     def screened(self) -> dict[RangeKey, tuple[Screened, ...]]:
         """What bounds, at every B, the choices of the problems that were not searched to the end."""
@@ -300,20 +338,44 @@ class StagePricing:
         """The distinct problems of these cells."""
         return list(dict.fromkeys(stage.key for cell in cells for stage in self._stages[cell]))
 
+    def _is_enough(self, gap: float) -> bool:
+        """Whether a pipeline is known, and none is much faster or too much time was spent."""
+        return gap <= TOLERANCE or (gap < math.inf and self._seconds_alone >= tuning.SECONDS_ALONE)
+
+    def _solve_alone(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        """Run one search for these (problem, microbatches held); the time that problems take that cannot be composed
+        is counted."""
+        asked, begin = list(keys), time.monotonic()
+        self.library.sampled(key for key, _ in asked)
+        self._search(search, asked)
+        if any(key in self._alone for key, _ in asked):
+            self._seconds_alone += time.monotonic() - begin
+
     def _sample(self, keys: Collection[str]) -> None:
-        """First choices for these problems."""
+        """First choices for these problems. Those that cannot be composed get better bounds, where composition is the
+        solver."""
         library = self.library
-        library.sampled(keys)
         if self._solver == "auto":
             enough = {Search.COMPOSED, self._first}
             unknown = [key for key in keys if not any(library[key].has_tried(search) for search in enough)]
             self._sweep(self._first, unknown)
             if self._first is Search.BOUNDED_WITH_CHOICES:
                 self._sweep(Search.COMPOSED, [key for key in unknown if not library[key].composed])
-        unknown = [k for k in keys if not (library[k].composed or library[k].has_tried(Search.NEAR_OPTIMAL))]
+        unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError
-        self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        if self._solver == "auto":
+            self._alone |= set(unknown)
+            keys = [key for key in keys if key not in self._alone]
+            inverse_b = 1.0 / self.query.num_microbatches
+            tried = {"search": Search.BOUNDED_IN_RUNS, "inverse_b": inverse_b}
+            on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(**tried))
+            by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
+            library.run([self._on_mesh(Search.BOUNDED_IN_RUNS, problems) for problems in by_range.values()])
+        else:
+            unknown = [key for key in unknown if not library[key].has_tried(Search.NEAR_OPTIMAL)]
+            self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        library.sampled(keys)
         self._find_leaner(keys)
 
     def _compose(self, meshes: Collection[OnMesh], beside: Sequence[Task] = ()) -> None:
