@@ -340,7 +340,8 @@ class StagePricing:
 
     def _is_enough(self, gap: float) -> bool:
         """Whether a pipeline is known, and none is much faster or too much time was spent."""
-        return gap <= TOLERANCE or (gap < math.inf and self._seconds_alone >= tuning.SECONDS_ALONE)
+        enough = tuning.SECONDS_WITHIN_TOLERANCE if gap <= TOLERANCE else tuning.SECONDS_ALONE
+        return gap < math.inf and self._seconds_alone >= enough
 
     def _solve_alone(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Run one search for these (problem, microbatches held); the time that problems take that cannot be composed

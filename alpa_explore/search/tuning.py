@@ -8,6 +8,8 @@ far are used. Set by hand; halved or doubled it changes the time of benchmarks/t
 SECONDS_ALONE = 30.0
 """Time for problems that cannot be composed, once a pipeline is known: after it the plan says how far it may be from
 the best one. T5-3B on 1x8:a100 has about a thousand, of which a pipeline wants some tens, in 2 to 5 s each."""
+SECONDS_WITHIN_TOLERANCE = 5.0
+"""The same where that is proven to be within pricing.tuning.TOLERANCE: small models are still proven to the end."""
 SECONDS_BETWEEN_WRITES = 10.0
 """What a search has found is written to the cache at least so often while tasks finish."""
 EXACT_FRONTIER_VARIABLES = 1_500
