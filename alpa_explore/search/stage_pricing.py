@@ -368,11 +368,10 @@ class StagePricing:
         if self._solver == "auto":
             self._alone |= set(unknown)
             keys = [key for key in keys if key not in self._alone]
-            inverse_b = 1.0 / self.query.num_microbatches
-            tried = {"search": Search.BOUNDED_IN_RUNS, "inverse_b": inverse_b}
-            on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(**tried))
+            here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS
+            on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(runs, **here))
             by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
-            library.run([self._on_mesh(Search.BOUNDED_IN_RUNS, problems) for problems in by_range.values()])
+            library.run([self._on_mesh(runs, problems) for problems in by_range.values()])
         else:
             unknown = [key for key in unknown if not library[key].has_tried(Search.NEAR_OPTIMAL)]
             self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
