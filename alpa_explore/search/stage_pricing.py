@@ -12,7 +12,8 @@ without choices has the lower bound that follows from its FLOPs and bytes and fr
 (`search.bounds`), then that of composition.
 
 Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
-itself when a pipeline may want it. Other solvers than "auto" solve all of them at once. `resolve` has the open stages
+itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
+at once. `resolve` has the open stages
 of the best pipeline priced: where composition has more to say about a problem than its book (`Reading.complete`), its
 mesh is composed; where memory is short, choices that fit are bounded, then composed, then solved for; all others are
 solved to optimality. The result is the same as if everything had been solved at once, but where problems are left
@@ -353,8 +354,8 @@ class StagePricing:
             self._seconds_alone += time.monotonic() - begin
 
     def _sample(self, keys: Collection[str]) -> None:
-        """First choices for these problems. Those that cannot be composed get better bounds, where composition is the
-        solver."""
+        """First choices for these problems. Those that cannot be composed get better bounds instead, where composition
+        is the solver and they are many or large."""
         library = self.library
         if self._solver == "auto":
             enough = {Search.COMPOSED, self._first}
@@ -365,7 +366,9 @@ class StagePricing:
         unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError
-        if self._solver == "auto":
+        ranges = [(library.tasks[key].version, *library.tasks[key].ranges[0][0]) for key in unknown]
+        operators = sum(len(self._problems[version].stage(*layers).operators) for version, *layers in ranges)
+        if self._solver == "auto" and operators > tuning.OPERATORS_SOLVED_AT_ONCE:
             self._alone |= set(unknown)
             keys = [key for key in keys if key not in self._alone]
             here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS

@@ -127,7 +127,7 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     near = tiny_plan("moe-tiny", tiny_cluster(devices=4), cache=False, progress=count)
     assert problems["proof"], "nothing stopped early: the test shows nothing"
     assert near.predicted.iteration_seconds == pytest.approx(exact.predicted.iteration_seconds, rel=1e-9)
-    assert problems["proof"] < near.statistics.distinct_solves, "stages that no plan wants need no proof"
+    assert problems["proof"] < problems["sharding"], "stages that no plan wants need no proof"
 
 
 @pytest.mark.sweep(kept=1, in_turn=True)

@@ -40,9 +40,13 @@ def every(graph: TrainingGraph) -> tuple[ax.Plan, Counter[str]]:
 
 
 def test_the_plan_is_that_of_solving_every_problem_though_few_are_solved(
-    graph: TrainingGraph, every: tuple[ax.Plan, Counter[str]]
+    graph: TrainingGraph, every: tuple[ax.Plan, Counter[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best, all_problems = every
+    few, at_once = planned(graph)
+    assert few.predicted.iteration_seconds == pytest.approx(best.predicted.iteration_seconds, rel=1e-9)
+    assert at_once["sharding"], "little work is done at once"
+    monkeypatch.setattr(tuning, "OPERATORS_SOLVED_AT_ONCE", 0)
     found, problems = planned(graph)
     assert problems["bounds of runs"], "everything was composed: the test shows nothing"
     assert not problems["sharding"]
@@ -54,6 +58,7 @@ def test_the_plan_is_that_of_solving_every_problem_though_few_are_solved(
 def test_without_time_there_is_a_plan_that_says_how_much_faster_the_best_one_may_be(
     graph: TrainingGraph, every: tuple[ax.Plan, Counter[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tuning, "OPERATORS_SOLVED_AT_ONCE", 0)
     monkeypatch.setattr(tuning, "SECONDS_ALONE", 0.0)
     monkeypatch.setattr(stage_pricing, "TOLERANCE", 0.0)
     found, problems = planned(graph)
