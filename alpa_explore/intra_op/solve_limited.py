@@ -148,7 +148,8 @@ def _solve_core(
     easy = smaller.variables <= tuning.EASY_ILP_VARIABLES
     target_gap = tuning.PROVEN_GAP if easy else max(gap, tuning.PROVEN_GAP)
     closed = best is not None and best_cost - bound <= target_gap * abs(best_cost)
-    if closed or smaller.variables > bounds_tuning.LARGEST_ILP_VARIABLES:
+    in_time = (deadline - time.perf_counter()) * tuning.ILP_VARIABLES_A_SECOND
+    if closed or smaller.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
         return _CoreAnswer(choices=best, bound=bound)
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
     try:

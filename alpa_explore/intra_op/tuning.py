@@ -9,9 +9,15 @@ PRICE_SEARCH_SHARE = 0.5
 EASY_ILP_VARIABLES = 25_000
 """Variables of an ILP that HiGHS solves in a second or so. Beyond it only a time limit makes `solve` try: on a scan of
 12 steps in a Python loop, 320,000 variables, HiGHS reached a gap of 4.6 % in 20 s, and message passing 1.5 % in 2 s."""
+ILP_VARIABLES_A_SECOND = 1.8e5
+"""Variables of Eq. 1 that PuLP builds in a second: a larger ILP is not begun where a time limit leaves less."""
 WIDE_ILP_SECONDS = 5.0
 """Time of HiGHS for the components of a problem without a time limit that are too wide for elimination. Measured: where
 it proves nothing by then (SimCLR on 2 × 4 devices: 174 nodes, 23,000 variables) it had not after 100 s either, and the
 better of its choice and that of descent is the answer, with the better bound."""
+LONGEST_RUN = 8
+"""Layers of the longest runs by which ranges are bounded that cannot be composed (`range_bounds`). Set by hand."""
+RUN_GAP = 5e-3
+"""Relative gap at which the bound of a run is good enough: no more than is lost where runs meet."""
 PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""

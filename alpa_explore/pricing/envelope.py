@@ -13,14 +13,18 @@ from alpa_explore.pricing.explorer import Explorer, Sample, Solve
 from alpa_explore.pricing.price_book import PriceBook
 
 
-def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> PriceBook:
+def fastest(
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: tuple[int, int], inverse_b: float
+) -> PriceBook:
     """The fastest choice at one B; where the problem is too large for a proof, the best that was found, above the
-    bound."""
-    explorer = Explorer(problem, solve, device_memory_bytes, held)
+    bound. Where it overflows with the most microbatches `held`, also bounds on the bytes of every choice with the
+    fewest and with the most."""
+    explorer = Explorer(problem, solve, device_memory_bytes, held[1])
     sample = explorer.fastest(inverse_b, 0.0)
     if sample is None:
         return explorer.no_choice()
-    return explorer.book([(inverse_b, sample.bound)])
+    overflows = sample.point.totals.peak_bytes(held[1]) > device_memory_bytes
+    return explorer.book([(inverse_b, sample.bound)], held if overflows else ())
 
 
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> PriceBook:

@@ -34,6 +34,8 @@ class Search(enum.Enum):
 
     BOUNDED = "bounds"
     """For all stages on one mesh together: the least seconds of a microbatch, without choices and without memory."""
+    BOUNDED_IN_RUNS = "bounds of runs"
+    """For all stages on one mesh together that cannot be composed: lower bounds from short runs of layers."""
     BOUNDED_WITH_CHOICES = "fastest choices"
     """For all stages on one mesh together: their fastest choices at the requested B and at the largest."""
     COMPOSED = "composition"
@@ -55,6 +57,8 @@ class Search(enum.Enum):
 
 
 _COMPOSING = (Search.BOUNDED_WITH_CHOICES, Search.FASTEST_COMPOSED, Search.COMPOSED)
+_NOT_COMPOSED = (Search.BOUNDED_IN_RUNS, Search.NEAR_OPTIMAL)
+"""Searches for what cannot be composed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,8 @@ class PriceBook:
     @cached_property
     def composed(self) -> bool:
         """Whether the fastest choices at some B were composed."""
-        return bool(self.bounds) and self.has_tried_composition and not self.has_tried(Search.NEAR_OPTIMAL)
+        impossible = any(t.search in _NOT_COMPOSED for t in self.tried)
+        return bool(self.bounds) and self.has_tried_composition and not impossible
 
     @cached_property
     def has_tried_composition(self) -> bool:
@@ -226,8 +231,10 @@ class Reading:
         """What bounds all choices at B up to a million: the chord from there to this B; None where no choice is legal
         or none fits."""
         if (least := self.unsampled) is not None:
-            bound = Screened(max(least.seconds, self.book.bound(0.0)), least.most_held)
-            return bound if bound.seconds < math.inf and bound.most_held > 0 else None
+            bound = Screened(
+                max(least.seconds, self.book.bound(0.0)), least.most_held, self.inverse_b, self.partial_bound
+            )
+            return bound if self.device_bound < math.inf and bound.most_held > 0 else None
         most = max((held for held in range(self.least_held, self.most_held + 1) if self.may_fit(held)), default=None)
         if most is None or self.device_bound == math.inf:
             return None

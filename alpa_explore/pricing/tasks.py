@@ -17,6 +17,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.intra_op.range_bounds import range_bounds
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
@@ -66,6 +67,7 @@ class Task:
         """Whether composition does this search, in compiled kernels."""
         return self.search in _SWEEPS or self.search in (
             Search.BOUNDED,
+            Search.BOUNDED_IN_RUNS,
             Search.BOUNDED_WITHIN_MEMORY,
             Search.COMPOSED_WITHIN_MEMORY,
         )
@@ -82,6 +84,11 @@ def run_task(versions: Sequence[LayeredGraph], task: Task) -> dict[Range, PriceB
         if task.search is Search.BOUNDED:
             least = composer.least_costs([r for r, _ in task.ranges], Price(0.0, 0.0, task.least_held))
             return {r: PriceBook(bounds=((0.0, seconds),), solves=1) for r, seconds in least.items()}
+        if task.search is Search.BOUNDED_IN_RUNS:
+            model, b = composer.cutter.model, task.inverse_b
+            least = range_bounds(slicer(layered), model, [r for r, _ in task.ranges], b)
+            tried = (Tried(task.search, b, task.device.memory_bytes, task.least_held),)
+            return {r: PriceBook(bounds=((b, seconds),), tried=tried, solves=1) for r, seconds in least.items()}
         if task.search in _SWEEPS:
             return _swept(composer, task)
         return _within_memory(composer, task)
@@ -152,7 +159,7 @@ def _solved(layered: LayeredGraph, task: Task, layers: Range, held: int) -> Pric
     elif task.search is Search.LEANER:
         book = memory_frontier(problem, solver, memory, (task.least_held, held), b)
     elif task.search is Search.FASTEST:  # its proof is that its choice attains its bound
-        return fastest(problem, solver, memory, held, b)
+        return fastest(problem, solver, memory, (task.least_held, held), b)
     else:
         return fastest_fitting(problem, solver, memory, held, b, task.bound_seconds)
     return book.merged(PriceBook(tried=(Tried(task.search, b, memory, held),)))

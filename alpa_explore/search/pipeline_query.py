@@ -89,9 +89,15 @@ class PipelineQuery:
         free = self.options if self.options.paper else replace(self.options, communication=False)
         return best_pipeline(costs, self.cluster, free, self.num_microbatches, bound=True).total_seconds
 
-    def best_by_bounds(self, costs: StageCosts) -> PipelineResult:
-        """The best pipeline by `StageCosts.bound_table`."""
-        return best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True)
+    def gap(self, costs: StageCosts) -> float:
+        """By what share, at most, the best pipeline that is known is slower than the best one, under whichever of the
+        schedules that are compared; inf where none is known though one may fit, 0 where none fits by the bounds."""
+        known = least = math.inf
+        for query in self.each(costs.num_layers):
+            known = min(known, query.best(costs).total_seconds)
+            asked = costs, self.cluster, query.options, self.num_microbatches
+            least = min(least, best_pipeline(*asked, bound=True).total_seconds)
+        return known / least - 1.0 if least < math.inf else 0.0
 
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:
         """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""
@@ -110,7 +116,7 @@ class PipelineQuery:
 
     def _best_by_bounds(self, costs: StageCosts) -> list[tuple[RangeKey, float]]:
         """The stages of the best pipeline by `StageCosts.bound_table`, and what each holds."""
-        stages = self.best_by_bounds(costs).stages
+        stages = best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).stages
         terms = self.options.terms(self.num_microbatches)
         places = range(len(stages), 0, -1)
         return [

@@ -19,7 +19,8 @@ pricing.tuning.TOLERANCE of its bound, so the pipeline is optimal to within that
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from alpa_explore.pricing.stage_costs import StageCosts
@@ -33,9 +34,10 @@ class Pricing(Protocol):
     def costs(self) -> StageCosts:
         """The candidates so far, and a lower bound for every stage that is still open, in `StageCosts.bounds`."""
 
-    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
-        """Narrow the gap of these stages: raise their bounds, find candidates that attain them, or give them up.
-        Whether there was one for which that is done, which may need a search within memory."""
+    def price(self, open_stages: Sequence[HeldStage], *, gap: Callable[[], float], within_memory: bool = True) -> bool:
+        """Narrow the gap of these stages: raise their bounds, find candidates that attain them, or give them up, as
+        where the `gap` of the pipeline is small. Whether there was one for which that is done, which may need a search
+        within memory."""
 
 
 def resolve(
@@ -53,7 +55,8 @@ def resolve(
         if below < math.inf and query.bound(costs) >= below:
             return costs
         open_stages = query.open_stages(costs)
-        if not open_stages or not pricing.price(open_stages, within_memory=within_memory):
+        gap = partial(query.gap, costs)
+        if not open_stages or not pricing.price(open_stages, gap=gap, within_memory=within_memory):
             return costs
 
 

@@ -11,18 +11,22 @@ Submeshes that no logical mesh divides well, as 3 nodes for sizes that are power
 without choices has the lower bound that follows from its FLOPs and bytes and from the costs of another layering
 (`search.bounds`), then that of composition.
 
-Problems that cannot be composed get near-optimal choices with a lower bound, and those whose choices overflow the
-device leaner ones. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a
-problem than its book (`Reading.complete`), its mesh is composed; where memory is short, choices that fit are bounded,
-then composed, then solved for; all others are solved to optimality. The result is the same as if everything had been
-solved at once.
+Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
+itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
+at once. `resolve` has the open stages
+of the best pipeline priced: where composition has more to say about a problem than its book (`Reading.complete`), its
+mesh is composed; where memory is short, choices that fit are bounded, then composed, then solved for; all others are
+solved to optimality. The result is the same as if everything had been solved at once, but where problems are left
+unproven: then the warnings of the profile say how far the best pipeline may be from its lower bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh, logical_meshes
@@ -33,7 +37,7 @@ from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing.price_book import Reading, Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
-from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
+from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import Library, SolveContext
@@ -97,6 +101,11 @@ class StagePricing:
         with no_collection():  # ten thousands of permanent objects
             tasks, unsampled = self._collect(basis)
             self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
+        self._alone: set[str] = set()
+        """Problems that cannot be composed: they have bounds until a pipeline wants them, each is then solved by
+        itself."""
+        self._seconds_alone = 0.0
+        """Spent on them."""
         self._bounded: set[int] = set()
         """Submeshes whose problems without choices have the lower bounds of composition."""
         self._candidates = Candidates()
@@ -182,12 +191,8 @@ class StagePricing:
         """The share by which the best pipeline of the candidates may exceed the best of all, as far as is proven; inf
         where none of them fits, though one may."""
         costs = self.costs()
-        if not (bounds := self._bounds(given_up=True)):
-            return 0.0
-        doubtful, each = replace(costs, bounds=bounds), self.query.each(costs.num_layers)
-        least = min(query.best_by_bounds(doubtful).total_seconds for query in each)
-        best = min(query.best(costs).total_seconds for query in each)
-        return best / least - 1.0 if least < math.inf else 0.0
+        bounds = self._bounds(given_up=True)
+        return self.query.gap(replace(costs, bounds=bounds)) if bounds else 0.0
 
     def _open_questions(self, cell: RangeKey) -> Questions:
         """Of a cell, asked again when one of its books has grown."""
@@ -211,11 +216,21 @@ class StagePricing:
         stages = (stage for of_cell in self._stages.values() for stage in of_cell if is_sampled(stage.key))
         return self._candidates.of(stages, self.library.read)
 
-    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
+    def price(
+        self,
+        open_stages: Sequence[HeldStage],
+        *,
+        gap: Callable[[], float] = lambda: math.inf,
+        within_memory: bool = True,
+    ) -> bool:
         """Run the searches that would close the gap of these stages; of each those for its lowest bound. Without
-        `within_memory` no choices are searched for that fit, which takes longest. Whether there was anything to do."""
+        `within_memory` no choices are searched for that fit, which takes longest. By `gap` the best pipeline that is
+        known may be slower than the best one: where it is small, or much time was spent, no problem is solved by itself
+        any more. Whether there was anything to do."""
         waiting: dict[int, None] = {}
         unsampled: dict[str, None] = {}
+        alone: dict[str, None] = {}
+        enough = cache(lambda: self._is_enough(gap()))
         meshes: dict[OnMesh, None] = {}
         asked: list[tuple[int, list[OpenQuestion]]] = []
         for cell, held in open_stages:
@@ -223,7 +238,11 @@ class StagePricing:
             questions.sort(key=lambda question: question.bound_seconds)
             if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
                 continue
-            if not self.library.is_sampled(questions[0].key):
+            if questions[0].key in self._alone and enough():
+                continue
+            if questions[0].key in self._alone and not self.library.is_sampled(questions[0].key):
+                alone[questions[0].key] = None
+            elif not self.library.is_sampled(questions[0].key):
                 if self._on_demand:
                     unsampled[questions[0].key] = None
                 else:
@@ -244,6 +263,8 @@ class StagePricing:
                 unsampled |= dict.fromkeys(of_submesh)
         if unsampled:
             self._sample(unsampled)
+        if alone:
+            self._solve(Search.FASTEST, [(key, self.library.tasks[key].ranges[0][1]) for key in alone])
         searches = next_searches(asked)
         within = [
             task
@@ -255,10 +276,8 @@ class StagePricing:
         for search, of_search in searches.items():
             if search is Search.FASTEST:
                 of_search = list({key: (key, self.library.tasks[key].ranges[0][1]) for key, _ in of_search}.values())
-            held_matters = search is Search.SOLVED_WITHIN_MEMORY
-            self._asked_solvers |= {(search, key, held if held_matters else 0) for key, held in of_search}
-            self._search(search, of_search)
-        return bool(waiting or unsampled or meshes or asked)
+            self._solve(search, of_search)
+        return bool(waiting or unsampled or alone or meshes or asked)
 
     def finish_composition(self) -> None:
         """Finish the composition of all meshes."""
@@ -299,20 +318,47 @@ class StagePricing:
         """The distinct problems of these cells."""
         return list(dict.fromkeys(stage.key for cell in cells for stage in self._stages[cell]))
 
+    def _is_enough(self, gap: float) -> bool:
+        """Whether a pipeline is known, and none is much faster or too much time was spent."""
+        enough = tuning.SECONDS_WITHIN_TOLERANCE if gap <= TOLERANCE else tuning.SECONDS_ALONE
+        return gap < math.inf and self._seconds_alone >= enough
+
+    def _solve(self, search: Search, asked: Sequence[tuple[str, int]]) -> None:
+        """Ask a solver, or composition within memory, about these (problem, microbatches held), once in this search;
+        the time that problems take that cannot be composed is counted."""
+        held_matters, begin = search is Search.SOLVED_WITHIN_MEMORY, time.monotonic()
+        self._asked_solvers |= {(search, key, held if held_matters else 0) for key, held in asked}
+        self.library.sampled(key for key, _ in asked)
+        self._search(search, asked)
+        if any(key in self._alone for key, _ in asked):
+            self._seconds_alone += time.monotonic() - begin
+
     def _sample(self, keys: Collection[str]) -> None:
-        """First choices for these problems."""
+        """First choices for these problems. Those that cannot be composed get better bounds instead, where composition
+        is the solver and they are many or large."""
         library = self.library
-        library.sampled(keys)
         if self._solver == "auto":
             enough = {Search.COMPOSED, self._first}
             unknown = [key for key in keys if not any(library[key].has_tried(search) for search in enough)]
             self._sweep(self._first, unknown)
             if self._first is Search.BOUNDED_WITH_CHOICES:
                 self._sweep(Search.COMPOSED, [key for key in unknown if not library[key].composed])
-        unknown = [k for k in keys if not (library[k].composed or library[k].has_tried(Search.NEAR_OPTIMAL))]
+        unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError
-        self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        ranges = [(library.tasks[key].version, *library.tasks[key].ranges[0][0]) for key in unknown]
+        operators = sum(len(self._problems[version].stage(*layers).operators) for version, *layers in ranges)
+        if self._solver == "auto" and operators > tuning.OPERATORS_SOLVED_AT_ONCE:
+            self._alone |= set(unknown)
+            keys = [key for key in keys if key not in self._alone]
+            here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS
+            on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(runs, **here))
+            by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
+            library.run([self._on_mesh(runs, problems) for problems in by_range.values()])
+        else:
+            unknown = [key for key in unknown if not library[key].has_tried(Search.NEAR_OPTIMAL)]
+            self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        library.sampled(keys)
         self._find_leaner(keys)
 
     def _compose(self, meshes: Collection[OnMesh], beside: Sequence[Task] = ()) -> None:

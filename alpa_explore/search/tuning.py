@@ -5,6 +5,14 @@ from __future__ import annotations
 MOST_SOLVED_WITHIN_MEMORY = 40
 """Problems that are solved under the memory limit for one plan, in 10 s at most each; after that the choices found so
 far are used. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+OPERATORS_SOLVED_AT_ONCE = 20_000
+"""Operators of all problems together up to which those that cannot be composed are all solved at once. Set by hand:
+some seconds, in which a plan gets candidates for other B too."""
+SECONDS_ALONE = 30.0
+"""Time for problems that cannot be composed, once a pipeline is known: after it the plan says how far it may be from
+the best one. T5-3B on 1x8:a100 has about a thousand, of which a pipeline wants some tens, in 2 to 5 s each."""
+SECONDS_WITHIN_TOLERANCE = 5.0
+"""The same where that is proven to be within pricing.tuning.TOLERANCE: small models are still proven to the end."""
 SECONDS_BETWEEN_WRITES = 10.0
 """What a search has found is written to the cache at least so often while tasks finish."""
 EXACT_FRONTIER_VARIABLES = 1_500

@@ -151,9 +151,11 @@ def test_the_problems_of_the_contest(name, optimum):
 
 
 @pytest.mark.slow
-def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
-    # Every problem counts as too large for an ILP.
-    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)
+@pytest.mark.parametrize("limit", ["bounds.tuning.LARGEST_ILP_VARIABLES", "tuning.ILP_VARIABLES_A_SECOND"])
+def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(limit, monkeypatch):
+    # Every problem counts as too large for an ILP, or for the time that is left for building one.
+    monkeypatch.setattr(f"alpa_explore.intra_op.{limit}", -1)
+    monkeypatch.setattr(solving, "solve_enumerated", None)
     rng = np.random.default_rng(13)
     proven = unproven = missed = 0
     for _ in range(60):

@@ -1,6 +1,6 @@
 """The loop of the search: when it ends, and which stages it has priced."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -50,7 +50,7 @@ class Priced:
     def costs(self) -> StageCosts:
         return self.now
 
-    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
+    def price(self, open_stages: Sequence[HeldStage], *, gap: Callable[[], float], within_memory: bool = True) -> bool:
         self.asked += open_stages
         if within_memory:
             self.now = replace(self.now, bounds={})

@@ -76,7 +76,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         if func.namespace == "prim":  # reads the device or the layout of a tensor
             return result
         self.read |= {id(t) for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)} - self.made
-        self.made |= {id(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)} - self._number.keys()
+        made = (id(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor))
+        self.made |= {key for key in made if key not in self._number}  # `-` would go through all numbers
         self.calls.append(self.described((str(func), args, sorted((kwargs or {}).items()), result)))
         return result
 
