@@ -13,11 +13,11 @@ from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.iopddl.anneal import anneal_within
+from alpa_explore.iopddl.anneal import Found, anneal_within
 from alpa_explore.iopddl.condense import condense
 from alpa_explore.iopddl.profile_kernels import hold
 from alpa_explore.iopddl.search import solve_within
-from alpa_explore.iopddl.walk import segments
+from alpa_explore.iopddl.walk import SearchProblem, Walk
 from tests.intra_op.problems import whole_numbers
 
 
@@ -93,12 +93,13 @@ def test_the_profile_of_the_kernels_is_what_the_limit_says():
         sizes = [len(c) for c in problem.node_costs]
         least = MemoryLimit.of(items, 1.0).least_peak()
         memory = MemoryLimit.of(items, least + 3e6)
-        held = segments(memory, sizes)
         choices = np.zeros(5, dtype=np.int64)
-        profile = held.profile(choices)
+        walk = Walk(SearchProblem.of(problem, memory), choices, seed=1)
+        walk.weigh()
+        profile = walk.profile
         for v in [*range(5), *range(5)]:
             new = int(rng.integers(sizes[v]))
-            hold(held.usage, profile, v, int(choices[v]), new)
+            hold(walk.instance.usage, profile, v, int(choices[v]), new)
             choices[v] = new
             assert (profile[2].max() <= 0) == (peak(items, choices) <= memory.limit)
             if profile[2].max() > 0:
@@ -118,7 +119,9 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
             continue
         limit = float(np.quantile([peak(items, c) for c in legal], 0.2))
         optimum = min(problem.evaluate(c) for c in legal if peak(items, c) <= limit)
-        result = anneal_within(problem, MemoryLimit.of(items, limit), time.process_time() + 0.25, seed=case)
+        result = Found(problem)
+        instance = SearchProblem.of(problem, MemoryLimit.of(items, limit))
+        anneal_within(instance, result, time.process_time() + 0.25, seed=case)
         assert result.choices is not None
         assert is_legal(problem, result.choices)
         assert peak(items, result.choices) <= limit
@@ -166,7 +169,7 @@ def large_case(seed, nodes=1500):
 
 def load_kernels(problem, memory):
     """So that no time limit has to pay for compiling."""
-    anneal_within(problem, memory, time.process_time() + 0.01)
+    anneal_within(SearchProblem.of(problem, memory), Found(problem), time.process_time() + 0.01)
     price_search(problem, memory, time.process_time())
 
 
