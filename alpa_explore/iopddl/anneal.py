@@ -6,9 +6,9 @@
 3. Repair: nodes give way at the fullest time, the cheapest a byte first, until all fits.
 4. Annealing at a falling temperature in which no move exceeds the limit, while the prices fall to zero.
 
-Steps 2 to 4 are a round. Noise on the costs makes the choices of the rounds differ; the last part of the time is one
-more annealing from the best choice. The moves are those of `anneal_kernels` and of `tree_kernels`, temperatures are
-relative to the mean cost of a node. Several threads may search, with other seeds: they share what they found.
+Steps 2 to 4 are a round. Noise on the costs makes the choices of the rounds differ. The moves are those of
+`anneal_kernels` and of `tree_kernels`, temperatures are relative to the mean cost of a node. Several threads may
+search, with other seeds: they share what they found.
 """
 
 from __future__ import annotations
@@ -63,10 +63,8 @@ def anneal_within(instance: SearchProblem, found: Found, deadline: float, seed: 
     with suppress(Closed):
         search.begin()
         whole = search.left()
-        while (left := search.left()) > 0 and instance.free.size:
-            most = search.most_seconds(tuning.ROUND_SHARE * whole)
-            last = left <= tuning.LAST_ROUNDS * most
-            search.round(left if last else most, from_best=last)
+        while search.left() > 0 and instance.free.size:
+            search.round(search.most_seconds(tuning.ROUND_SHARE * whole))
 
 
 class _Search:
@@ -103,19 +101,13 @@ class _Search:
             seconds = min(seconds, tuning.MOST_SWEEPS * len(self.instance.free) / self.speed)
         return min(max(seconds, tuning.SHORTEST_ROUND_SECONDS), self.left())
 
-    def round(self, seconds: float, *, from_best: bool) -> None:
-        """Steps 2 to 4 in so many seconds, or step 4 alone, from the best choice."""
+    def round(self, seconds: float) -> None:
+        """Steps 2 to 4 in so many seconds."""
         began = time.perf_counter()
-        if from_best and self.found.choices is not None:
-            with self.found.lock:
-                self.walk.choices[:] = self.found.choices
-            self.walk.weigh()
-        else:
-            self.pass_messages(began + tuning.MESSAGE_SHARE * seconds)
-            if not self.repair():
-                return
+        self.pass_messages(began + tuning.MESSAGE_SHARE * seconds)
+        if self.repair():
             self.record()
-        self.anneal(began + seconds)
+            self.anneal(began + seconds)
 
     def pass_messages(self, until: float) -> None:
         """Step 2."""

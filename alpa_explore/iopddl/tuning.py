@@ -13,8 +13,6 @@ DOMINANCE_ROUNDS = 4
 
 ROUND_SHARE = 0.1
 """Share of the time that a round takes at most. Set by hand."""
-LAST_ROUNDS = 2.0
-"""At the end the best choice is annealed once more, for as long as this many rounds take. Set by hand."""
 MOST_SWEEPS = 200
 """A round is not longer than so many moves of every node in trees: small problems gain more by another round. Set by
 hand."""

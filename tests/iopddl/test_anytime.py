@@ -131,6 +131,28 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
     assert found >= 0.7 * cases
 
 
+def test_a_choice_that_differs_in_all_nodes_around_a_hub_is_found():
+    # All spokes agree with the hub. The lean strategy is dearer by a little, and to leave it costs 5 for each spoke.
+    spokes = 300
+    agree = np.array([[0.0, 5.0], [5.0, 0.0]])
+    pairs = [(0, v) for v in range(1, spokes + 1)] + [(v, v % spokes + 1) for v in range(1, spokes + 1)]
+    problem = ShardingProblem(
+        name="hub",
+        node_costs=(np.zeros(2), *(np.array([1.0, 0.9]) for _ in range(spokes))),
+        edges=tuple(pairs),
+        edge_costs=tuple(agree for _ in pairs),
+    )
+    items = [Item(node=v, start=0, end=1, usage=np.array([1.0, 2.0])) for v in range(1, spokes + 1)]
+    items += [Item(node=0, start=0, end=1, usage=np.array([0.0, 0.5 * spokes]))]
+    found = Found(problem)
+    instance = SearchProblem.of(problem, MemoryLimit.of(items, 2.5 * spokes))
+    load_kernels(problem, MemoryLimit.of(items, 2.5 * spokes))
+    anneal_within(instance, found, time.process_time() + 1.0)
+    assert found.choices is not None
+    assert found.choices.all()
+    assert found.cost == pytest.approx(0.9 * spokes)
+
+
 def test_with_a_time_limit_small_problems_are_still_proven():
     rng = np.random.default_rng(13)
     infeasible, seconds = 0, []
