@@ -20,7 +20,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from alpa_explore.intra_op.bounds.messages import Messages, simple_bound
+from alpa_explore.intra_op.bounds.messages import simple_bound
+from alpa_explore.intra_op.memory.price_search import PricedMessages
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.iopddl import tuning
 from alpa_explore.iopddl.walk import SearchProblem, Walk
@@ -73,8 +74,7 @@ class _Search:
     def __init__(self, instance: SearchProblem, found: Found, deadline: float, seed: int) -> None:
         self.instance, self.found, self.deadline = instance, found, deadline
         self.walk = Walk(instance, np.zeros(len(instance.graph[0]) - 1, dtype=np.int64), seed)
-        self.messages = Messages(instance.problem, instance.ceiling)
-        self.costs: Floats = self.messages.flat[1].copy()
+        self.messages = PricedMessages(instance.problem, instance.times, instance.ceiling)
         self.random = np.random.default_rng(seed)
         self.prices: Floats = np.zeros(len(instance.times.room))
         self.rounds, self.moves, self.speed = 0, tuning.FIRST_MOVES, 0.0
@@ -87,7 +87,7 @@ class _Search:
     def begin(self) -> None:
         """Take the strategies that hold least."""
         nodes, costs = self.instance.graph[0], self.instance.graph[1]
-        held = self.instance.memory_costs(np.ones(len(self.prices)))
+        held = self.instance.times.memory_costs(np.ones(len(self.prices)), nodes[-1])
         # Of strategies that hold equally much the cheapest.
         order = np.lexsort((costs, held, np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))))
         self.walk.choices[:] = order[nodes[:-1]] - nodes[:-1]
@@ -111,15 +111,14 @@ class _Search:
 
     def pass_messages(self, until: float) -> None:
         """Step 2."""
-        noise = self.random.gumbel(size=len(self.costs)) * (tuning.NOISE * self.unit() if self.rounds else 0.0)
+        nodes = self.instance.graph[0]
+        noise = self.random.gumbel(size=nodes[-1]) * (tuning.NOISE * self.unit() if self.rounds else 0.0)
         first, self.rounds = self.rounds == 0, self.rounds + 1
         passes = tuning.FIRST_PASSES if first else tuning.PASSES
         room = self.instance.times.room
         room = np.maximum(room, tuning.LEAST_ROOM_SHARE * max(room.max(), 1.0))
         for i in range(passes):
-            self.messages.flat[1][:] = self.costs + self.instance.memory_costs(self.prices) - noise
-            self.messages.sweep(forward=True)
-            self.walk.choices[:] = self.messages.sweep(forward=False)
+            self.walk.choices[:] = self.messages.choice(self.prices, noise=noise)
             self.record()
             rate = tuning.PRICE_RATE
             if first:

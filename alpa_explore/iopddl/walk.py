@@ -49,10 +49,6 @@ class SearchProblem:
             noise=-np.log(-np.log(places)),
         )
 
-    def memory_costs(self, prices: Floats) -> Floats:
-        """The price of the memory of every strategy."""
-        return self.times.memory_costs(prices, int(self.graph[0][-1]))
-
 
 def _largest_legal(problem: ShardingProblem) -> float:
     tables = {id(table): table for table in (*problem.node_costs, *problem.edge_costs)}

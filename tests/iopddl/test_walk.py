@@ -73,11 +73,11 @@ def test_prices_of_memory_are_part_of_the_field():
         walk.price(equal)
         priced = walk.field.copy()
         walk.price(0 * equal)
-        charged = walk.instance.memory_costs(equal)
+        charged = walk.instance.times.memory_costs(equal, len(walk.field))
         assert priced - walk.field == pytest.approx(charged)
         # A strategy is charged for what it holds above the leanest, at each of the times that count.
         assert (charged >= 0).all()
-        assert walk.instance.memory_costs(3 * equal) == pytest.approx(3 * charged)
+        assert walk.instance.times.memory_costs(3 * equal, len(walk.field)) == pytest.approx(3 * charged)
 
 
 def test_equal_tables_are_kept_once_and_each_way():

@@ -28,6 +28,24 @@ from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProb
 from alpa_explore.numerics.arrays import Floats
 
 
+class PricedMessages:
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+
+    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
+        self.messages, self.times = Messages(problem, ceiling), times
+        self.costs: Floats = self.messages.flat[1].copy()
+        """Of all strategies, without their memory."""
+
+    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
+        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
+        costs."""
+        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
+        for _ in range(passes):
+            self.messages.sweep(forward=True)
+            choices = self.messages.sweep(forward=False)
+        return choices
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSearchResult:
     """The best choice within the limit, if there is one, and a lower bound on the least cost."""
@@ -58,10 +76,8 @@ def price_search(
     flat = flatten(problem, math.inf)
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
-    messages = Messages(
-        problem, ceiling=4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    )
-    free_costs = messages.flat[1].copy()
+    ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
+    priced = PricedMessages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf
@@ -73,11 +89,8 @@ def price_search(
         if time.perf_counter() >= deadline and (step > 0 or compiling_counts):
             break
         check()
-        messages.flat[1][:] = free_costs + times.memory_costs(prices, sum(sizes))
-        for _ in range(tuning.MESSAGE_ROUNDS if step else tuning.FIRST_MESSAGE_ROUNDS):
-            messages.sweep(forward=True)
-            candidate = messages.sweep(forward=False)
-        message_bound, slacks = messages.slacks()
+        candidate = priced.choice(prices, tuning.MESSAGE_ROUNDS if step else tuning.FIRST_MESSAGE_ROUNDS)
+        message_bound, slacks = priced.messages.slacks()
         step_bound = message_bound - float(prices @ times.room)
         # The bound of a strategy holds at any prices: the highest of all steps is kept.
         np.maximum(strategy_bounds, step_bound + slacks, out=strategy_bounds)
