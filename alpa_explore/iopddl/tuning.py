@@ -23,8 +23,8 @@ MESSAGE_SHARE = 0.5
 FIRST_PASSES, PASSES = 90, 30
 """Passes of messages at the most in the first round and in the others. Set by hand."""
 NOISE = 0.1
-"""Noise on the costs in all rounds but the first, in mean costs of a node. Set by hand: on K of the contest 0.03 ends 1 %
-lower than 0.3, on V 7 % higher."""
+"""Noise on the costs in all rounds but the first, in mean costs of a node. Set by hand: on K of the contest 0.03
+ends 0.3 % lower than 0.3, on V 7 % higher."""
 HOT, COLD = 0.003, 0.0003
 """Temperatures at the beginning and the end of an annealing, in mean costs of a node. Set by hand."""
 FIRST_PRICE_RATE, PRICE_RATE = 1.0, 0.1
