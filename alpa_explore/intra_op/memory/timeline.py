@@ -1,4 +1,4 @@
-"""`timeline`: the items of a memory limit as arrays, at the times that matter.
+"""`timeline`: the items of a memory limit as arrays, at the times that matter, and messages at prices of memory.
 
 A choice that fits at these times fits at all. Usage is counted above the least usage of each item, and the room is what
 the least usages leave. The memory of node v lies in the segments of_node[v]:of_node[v+1], which do not overlap; segment
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alpa_explore.intra_op.bounds.messages import Messages
 from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -47,6 +49,28 @@ class Timeline:
         np.add.at(change, self.begin, taken)
         np.add.at(change, self.end, -taken)
         return np.asarray(change.cumsum()[:-1])
+
+    def priced_messages(self, problem: ShardingProblem, ceiling: float) -> PricedMessages:
+        """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
+        return PricedMessages(problem, self, ceiling)
+
+
+class PricedMessages:
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+
+    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
+        self.messages, self.times = Messages(problem, ceiling), times
+        self.costs: Floats = self.messages.flat[1].copy()
+        """Of all strategies, without their memory."""
+
+    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
+        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
+        costs."""
+        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
+        for _ in range(passes):
+            self.messages.sweep(forward=True)
+            choices = self.messages.sweep(forward=False)
+        return choices
 
 
 def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
