@@ -6,8 +6,7 @@
 3. Repair: nodes give way at the fullest time, the cheapest a byte first, until all fits.
 4. Annealing at a falling temperature in which no move exceeds the limit, while the prices fall to zero.
 
-Steps 2 to 4 are a round. Noise on the costs makes the choices of the rounds differ. After some rounds every second one
-is step 4 alone, from the best choice and a higher temperature. The moves are those of
+Steps 2 to 4 are a round. Noise on the costs makes the choices of the rounds differ. The moves are those of
 `anneal_kernels` and of `tree_kernels`, temperatures are relative to the mean cost of a node. Several threads may
 search, with other seeds: they share what they found.
 """
@@ -65,9 +64,7 @@ def anneal_within(instance: SearchProblem, found: Found, deadline: float, seed: 
         search.begin()
         whole = search.left()
         while search.left() > 0 and instance.free.size:
-            seconds = search.most_seconds(tuning.ROUND_SHARE * whole)
-            if search.rounds < tuning.FRESH_ROUNDS or search.rounds % 2 or not search.reheat(seconds):
-                search.round(seconds)
+            search.round(search.most_seconds(tuning.ROUND_SHARE * whole))
 
 
 class _Search:
@@ -109,19 +106,7 @@ class _Search:
         self.pass_messages(began + tuning.MESSAGE_SHARE * seconds)
         if self.repair():
             self.record()
-            self.anneal(began + seconds, self.prices, tuning.HOT)
-
-    def reheat(self, seconds: float) -> bool:
-        """Step 4 alone, at no prices, from the best choice and a random temperature; False where none was found."""
-        began = time.perf_counter()
-        with self.found.lock:
-            if self.found.choices is None:
-                return False
-            self.walk.choices[:] = self.found.choices
-        self.rounds += 1
-        self.walk.weigh()
-        self.anneal(began + seconds, 0 * self.prices, 10 ** self.random.uniform(*tuning.REHEATED))
-        return True
+            self.anneal(began + seconds)
 
     def pass_messages(self, until: float) -> None:
         """Step 2."""
@@ -152,13 +137,13 @@ class _Search:
                 return False
         return False
 
-    def anneal(self, until: float, prices: Floats, hot: float) -> None:
-        """Step 4, from a choice within the limit and the temperature `hot`."""
+    def anneal(self, until: float) -> None:
+        """Step 4, from a choice within the limit."""
         began = time.perf_counter()
         while (now := time.perf_counter()) < until:
             x = (now - began) / (until - began)
-            self.walk.price(prices * (1 - x))
-            self.walk.move(self.moves, self.unit() * hot * (tuning.COLD / hot) ** x)
+            self.walk.price(self.prices * (1 - x))
+            self.walk.move(self.moves, self.unit() * tuning.HOT * (tuning.COLD / tuning.HOT) ** x)
             self.record()
             seconds = max(time.perf_counter() - now, 1e-6)
             self.speed = self.moves / seconds

@@ -25,11 +25,6 @@ FIRST_PASSES, PASSES = 90, 30
 NOISE = 0.1
 """Noise on the costs in all rounds but the first, in mean costs of a node. Set by hand: on K of the contest 0.03
 ends 0.3 % lower than 0.3, on V 7 % higher."""
-FRESH_ROUNDS = 8
-"""Rounds before the first that begins at the best choice. Set by hand."""
-REHEATED = (-1.0, 1.0)
-"""Least and highest logarithm to the base 10 of the temperature at which such a round begins, in mean costs of a node.
-Set by hand: on V of the contest 12 s of one core end at 1.65e6, without such rounds at 1.71e6."""
 HOT, COLD = 0.003, 0.0003
 """Temperatures at the beginning and the end of an annealing, in mean costs of a node. Set by hand."""
 FIRST_PRICE_RATE, PRICE_RATE = 1.0, 0.1
