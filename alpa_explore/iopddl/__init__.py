@@ -9,7 +9,7 @@ In the order of imports, lowest first:
     field_kernels                 the cost of every strategy given the other nodes, kept up under moves, compiled
     anneal_kernels, tree_kernels  moves of single nodes and chains; of trees by dynamic programming; compiled
     walk                          `Walk`: a choice that moves; edges and memory as the kernels read them
-    anneal                        annealing under prices of memory, in one thread or two
+    anneal                        messages under prices of memory, then annealing within the limit
     search                        `solve_within`: all of it, with a bound in a second thread; its kernels, ahead
     reasons                       `why_infeasible`: nodes in conflict, or the least memory limit
 

@@ -1,7 +1,6 @@
 """The moves of single nodes and of chains of nodes, compiled by numba. Arguments as in `field_kernels`.
 
-state[0] is the random number, state[1] the place in `free` of the node that moves next. A kernel ends early where
-halt[0] is set, by another thread.
+No move exceeds the limit. state[0] is the random number, state[1] the place in `free` of the node that moves next.
 """
 
 from __future__ import annotations
@@ -28,23 +27,18 @@ def anneal(
     choices: Ints,
     free: Ints,
     temperature: float,
-    tolerance: float,
     moves: int,
     state: Any,
-    halt: Any,
 ) -> None:
     """Let `moves` nodes of `free`, one after the other, draw a strategy with the probabilities exp(−cost /
     temperature), where it fits."""
     nodes = graph[0]
-    limited = tolerance < np.inf
     widest = 1
     for i in range(len(free)):
         widest = max(widest, nodes[free[i] + 1] - nodes[free[i]])
     weight = np.empty(widest)
     place = int(state[1]) % len(free)
     for _ in range(moves):
-        if halt[0] != 0:
-            break
         v = free[place]
         place += 1
         if place == len(free):
@@ -68,8 +62,8 @@ def anneal(
         while k < size - 1 and drawn >= weight[k]:
             drawn -= weight[k]
             k += 1
-        if k != current and (not limited or fits(usage, profile, v, current, k, tolerance)):
-            put(graph, usage, profile, field, choices, v, k, limited)
+        if k != current and fits(usage, profile, v, current, k):
+            put(graph, usage, profile, field, choices, v, k)
     state[1] = np.uint64(place)
 
 
@@ -82,12 +76,10 @@ def anneal_chains(
     choices: Ints,
     free: Ints,
     temperature: float,
-    tolerance: float,
     moves: int,
     longest: int,
     samples: int,
     state: Any,
-    halt: Any,
 ) -> None:
     """Make `moves` chains of at most `longest` changes each; all choices visited stay within the limit.
 
@@ -96,20 +88,17 @@ def anneal_chains(
     taken back unless the rule of Metropolis accepts it.
     """
     nodes, incident, other = graph[0], graph[2], graph[3]
-    limited = tolerance < np.inf
     changed_node, changed_from = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     queue = np.empty(8 * longest, dtype=np.int64)
     queued = np.zeros(len(nodes) - 1, dtype=np.bool_)
     for _ in range(moves):
-        if halt[0] != 0:
-            break
         v = free[random_below(state, len(free))]
         current = choices[v]
         k = random_below(state, nodes[v + 1] - nodes[v])
         if k == current:
             continue
         change = field[nodes[v] + k] - field[nodes[v] + current]
-        put(graph, usage, profile, field, choices, v, k, limited)
+        put(graph, usage, profile, field, choices, v, k)
         changed_node[0], changed_from[0] = v, current
         changes, head, tail = 1, 0, 0
         allowed = -temperature * np.log(max(random_unit(state), 1e-12))
@@ -126,14 +115,12 @@ def anneal_chains(
                 queued[w] = False
                 start, now, answer = nodes[w], choices[w], choices[w]
                 for i in range(nodes[w + 1] - start):
-                    if field[start + i] < field[start + answer] and (
-                        not limited or fits(usage, profile, w, now, i, tolerance)
-                    ):
+                    if field[start + i] < field[start + answer] and fits(usage, profile, w, now, i):
                         answer = i
                 if answer == now:
                     continue
                 change += field[start + answer] - field[start + now]
-                put(graph, usage, profile, field, choices, w, answer, limited)
+                put(graph, usage, profile, field, choices, w, answer)
                 changed_node[changes], changed_from[changes] = w, now
                 changes += 1
                 for q in range(incident[w], incident[w + 1]):
@@ -141,7 +128,7 @@ def anneal_chains(
                     if u != v and not queued[u] and tail < len(queue):
                         queue[tail], queued[u] = u, True
                         tail += 1
-            if not limited or fullest(profile)[1] <= tolerance:
+            if fullest(profile)[1] <= 0.0:
                 break
             if changes >= longest or change > allowed:
                 legal = False
@@ -152,10 +139,10 @@ def anneal_chains(
                 break
             change += lost
             changed_node[changes], changed_from[changes] = w, choices[w]
-            put(graph, usage, profile, field, choices, w, answer, limited)
+            put(graph, usage, profile, field, choices, w, answer)
             changes += 1
         for i in range(head, tail):
             queued[queue[i]] = False
         if not legal or change > allowed:
             for i in range(changes - 1, -1, -1):
-                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i], limited)
+                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i])

@@ -78,14 +78,11 @@ def cost_of(graph: Graph, choices: Ints, ceiling: float) -> tuple[float, bool]:
 
 
 @compiled()
-def put(
-    graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, v: int, new: int, limited: bool
-) -> None:
-    """Let node v take strategy `new`; the profile is kept up where the limit counts."""
+def put(graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, v: int, new: int) -> None:
+    """Let node v take strategy `new`."""
     nodes, _, incident, other, _, to_other, rows = graph
     old = choices[v]
-    if limited:
-        hold(usage, profile, v, old, new)
+    hold(usage, profile, v, old, new)
     choices[v] = new
     for q in range(incident[v], incident[v + 1]):
         u = other[q]
@@ -122,6 +119,6 @@ def give_way(
                 continue
             change = field[start + k] - field[start + current]
             rate = change / min(freed, overflow) if change > 0 else change * min(freed, overflow)
-            if rate < best_rate and fits(usage, profile, v, current, k, 0.0):
+            if rate < best_rate and fits(usage, profile, v, current, k):
                 best_node, best_strategy, best_change, best_rate = v, k, change, rate
     return best_node, best_strategy, best_change

@@ -1,9 +1,8 @@
 """Memory under the moves of the annealing, compiled by numba.
 
-`usage` (a tuple, see `Segments`) has the memory of node v in the segments segments[v]:segments[v+1]; segment s lasts
-from begin[s] until just before end[s] and takes amounts[first[s] + k] under strategy k. `profile` is the tuple
-(above, shift, top): bytes above the limit at time t are above[t] + shift[t >> BLOCK_BITS], and top[b] is their maximum
-in block b of times. A range of times is raised, and its maximum found, in one step a block.
+`usage` (a tuple, see `walk.usage_of`) has the segments of a timeline (`intra_op.memory.timeline`). `profile` is the
+tuple (above, shift, top): bytes above the limit at time t are above[t] + shift[t >> BLOCK_BITS], and top[b] is their
+maximum in block b of times. A range of times is raised, and its maximum found, in one step a block.
 """
 
 from __future__ import annotations
@@ -45,30 +44,30 @@ def raise_range(profile: Profile, begin: int, end: int, grown: float) -> None:
 
 
 @compiled()
-def range_fits(profile: Profile, begin: int, end: int, grown: float, tolerance: float) -> bool:
+def range_fits(profile: Profile, begin: int, end: int, grown: float) -> bool:
     """True when nothing in begin:end is above the limit after `grown` more bytes there."""
     above, shift, top = profile
     low, high = begin >> BLOCK_BITS, (end - 1) >> BLOCK_BITS
     for b in range(low, high + 1):
-        if top[b] + grown <= tolerance:
+        if top[b] + grown <= 0.0:
             continue
         block_begin = b << BLOCK_BITS
         block_end = min(block_begin + (1 << BLOCK_BITS), len(above))
         if begin <= block_begin and block_end <= end:
             return False
         for t in range(max(begin, block_begin), min(end, block_end)):
-            if above[t] + shift[b] + grown > tolerance:
+            if above[t] + shift[b] + grown > 0.0:
                 return False
     return True
 
 
 @compiled()
-def fits(usage: Usage, profile: Profile, v: int, old: int, new: int, tolerance: float) -> bool:
+def fits(usage: Usage, profile: Profile, v: int, old: int, new: int) -> bool:
     """True when node v may go from strategy `old` to `new` without more bytes than allowed where its usage grows."""
     segments, begin, end, first, amounts = usage[0], usage[1], usage[2], usage[3], usage[4]
     for s in range(segments[v], segments[v + 1]):
         grown = amounts[first[s] + new] - amounts[first[s] + old]
-        if grown > 0 and not range_fits(profile, begin[s], end[s], grown, tolerance):
+        if grown > 0 and not range_fits(profile, begin[s], end[s], grown):
             return False
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +17,12 @@ from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.iopddl import tuning
-from alpa_explore.iopddl.anneal import Annealed, anneal_within
+from alpa_explore.iopddl.anneal import Found, anneal_within
 from alpa_explore.iopddl.condense import condense
+from alpa_explore.iopddl.walk import SearchProblem
+
+_ANY_WILL_DO = sys.float_info.max
+"""A bound that every choice reaches: the search ends with the first one."""
 
 
 def why_infeasible(problem: ShardingProblem, memory: MemoryLimit | None, seconds: float) -> dict[str, Any]:
@@ -96,19 +101,8 @@ def _least_usage_found(problem: ShardingProblem, memory: MemoryLimit, deadline: 
     unlimited = replace(memory, limit=math.inf)
     condensed = condense(problem, unlimited, possible_strategies(problem, unlimited), deadline)
     least = condensed.memory.least_peak()
-    try:
-        annealed = anneal_within(
-            condensed.problem, replace(condensed.memory, limit=least), deadline, improved=_stop_at_the_first
-        )
-    except _Reached:
-        return least
-    return None if annealed.overflow == math.inf else least + annealed.overflow
-
-
-def _stop_at_the_first(annealed: Annealed) -> None:
-    if annealed.choices is not None:
-        raise _Reached
-
-
-class _Reached(Exception):
-    """A choice at the lower bound was found."""
+    found = Found(condensed.problem)
+    found.bound = _ANY_WILL_DO
+    instance = SearchProblem.of(condensed.problem, replace(condensed.memory, limit=least))
+    anneal_within(instance, found, deadline)
+    return None if found.overflow == math.inf else least + found.overflow

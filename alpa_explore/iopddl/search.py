@@ -1,9 +1,9 @@
 """`solve_within`: the best choice within a memory limit that is found by a deadline, and a lower bound.
 
 1. `condense`: nodes that follow from a neighbour become part of it.
-2. Two threads, as many as a small machine has cores: annealing (`anneal_within`) in one; in the other one prices and
-   messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on the strategies that the
-   bounds leave where these are few; after that it takes part in the annealing of the first.
+2. Two threads, as many as a small machine has cores: `anneal_within` in one; in the other one prices and messages
+   (`memory.price_search`), which give the bound and often a good choice, then HiGHS on the strategies that the bounds
+   leave where these are few, and after that `anneal_within` with other random numbers.
 
 The answer does not wait for these threads, which end after their current step; what they found before counts. The end
 of Python waits for that step where it is compiled code, which Python's end would crash.
@@ -22,20 +22,21 @@ from functools import partial
 import numpy as np
 
 from alpa_explore.errors import SolverError
-from alpa_explore.intra_op.bounds.messages import is_legal, simple_bound
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.solve_limited import checked_within, solve_limited
 from alpa_explore.iopddl import tuning
-from alpa_explore.iopddl.anneal import Annealed, SecondThread, anneal_within
+from alpa_explore.iopddl.anneal import Closed, Found, anneal_within
 from alpa_explore.iopddl.condense import Condensed, condense
+from alpa_explore.iopddl.walk import SearchProblem
 from alpa_explore.numerics.arrays import Ints
 
 
@@ -77,7 +78,12 @@ def solve_within(
             raise _nothing(f"no legal choice, the limit {memory.limit:,.0f}")
         raise _nothing(f"the least usage found is {memory.limit + found.overflow:,.0f}, the limit {memory.limit:,.0f}")
     return checked_within(
-        problem, memory, choices=condensed.restore(choices), bound=min(bound, cost), started=started, in_time=True
+        problem,
+        memory,
+        choices=condensed.restore(choices.tolist()),
+        bound=min(bound, cost),
+        started=started,
+        in_time=True,
     )
 
 
@@ -102,7 +108,7 @@ class _Search:
         self.problem, self.memory = problem, memory
         self.deadline = deadline - closing
         self.condensed: Condensed | None = None
-        self.found: _Found | None = None
+        self.found: Found | None = None
         self.fault: Exception | None = None
         self.ended = threading.Event()
         """There is nothing left to do, or a fault to raise."""
@@ -162,57 +168,16 @@ class _Search:
         self.condensed = condense(self.problem, self.memory, kept, now + tuning.CONDENSE_SHARE * (self.deadline - now))
         if self.stopped:
             return
-        self.found = _Found(self.condensed.problem)
-        second = SecondThread()
-        bound = partial(_bound_then_help, self.condensed, self.found, self.deadline, second)
+        self.found = Found(self.condensed.problem)
+        instance = SearchProblem.of(self.condensed.problem, self.condensed.memory)
+        bound = partial(_bound_then_anneal, self.condensed, instance, self.found, self.deadline)
         helper = self._begin(bound, "alpa-explore bound")
-        _annealing(self.condensed, self.found, self.deadline, second)
+        anneal_within(instance, self.found, self.deadline)
         helper.join()
         self.ended.set()
 
 
-class _Closed(Exception):
-    """The search is over: the bound is reached, or the other thread has been told to stop."""
-
-
-class _Found:
-    """The best of both threads; mutable, and guarded by a lock."""
-
-    def __init__(self, problem: ShardingProblem) -> None:
-        self.lock = threading.Lock()
-        self.bound = simple_bound(problem)
-        self.choices: Choices | None = None
-        self.cost, self.overflow = math.inf, math.inf
-        self.over = False
-
-    def add(self, annealed: Annealed) -> None:
-        """Take what one of them found; raises _Closed when nothing better can be."""
-        with self.lock:
-            self.overflow = min(self.overflow, annealed.overflow)
-            if annealed.choices is not None and annealed.cost < self.cost:
-                self.choices, self.cost = annealed.choices, annealed.cost
-            self.check()
-
-    def check(self) -> None:
-        """Raise _Closed when nothing better can be found, or nobody waits for it."""
-        closed = self.cost < math.inf and self.cost - self.bound <= tuning.PROVEN_GAP * abs(self.cost)
-        if self.over or closed or self.bound == math.inf:
-            raise _Closed
-
-
-def _annealing(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
-    try:
-        result = anneal_within(
-            condensed.problem, condensed.memory, deadline, improved=found.add, check=found.check, second=second
-        )
-        found.add(result)
-    except _Closed:
-        return
-    finally:
-        second.dismiss()
-
-
-def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
+def _bound_then_anneal(condensed: Condensed, instance: SearchProblem, found: Found, deadline: float) -> None:
     problem, memory = condensed.problem, condensed.memory
     now = time.perf_counter()
     share = tuning.BOUND_SHARE if problem.variables <= tuning.BOUNDED_VARIABLES else tuning.LARGE_BOUND_SHARE
@@ -221,7 +186,7 @@ def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, secon
         with found.lock:
             found.bound = max(found.bound, result.bound)
         if result.choices is not None and is_legal(problem, result.choices) and memory.allows(result.choices):
-            found.add(Annealed(choices=result.choices, cost=problem.evaluate(result.choices), overflow=0.0))
+            found.add(np.array(result.choices), problem.evaluate(result.choices), 0.0)
         found.check()
         with found.lock:
             best, threshold = found.choices, found.cost * (1 + tuning.PRUNING_MARGIN)
@@ -234,17 +199,17 @@ def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, secon
             proof.start()
             proof.join()
             found.check()
-    except _Closed:
+    except Closed:
         return
-    second.serve()
+    anneal_within(instance, found, deadline, seed=2)
 
 
 def _proof(
     smaller: ShardingProblem,
     memory: MemoryLimit,
     kept: Sequence[Ints],
-    found: _Found,
-    best: Choices | None,
+    found: Found,
+    best: Ints | None,
     deadline: float,
 ) -> None:
     """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
@@ -262,8 +227,8 @@ def _proof(
         choices = unrestricted_choices(kept, ilp.choices)
         with found.lock:
             found.bound = max(found.bound, min(ilp.bound, found.cost))
-        with suppress(_Closed):
-            found.add(Annealed(choices=choices, cost=ilp.objective, overflow=0.0))
+        with suppress(Closed):
+            found.add(np.array(choices), ilp.objective, 0.0)
 
 
 def warm_up_search() -> None:
@@ -273,7 +238,8 @@ def warm_up_search() -> None:
     # One step after the other is compiled; a time limit ends each call after the step that it is in.
     for _ in range(tuning.WARM_UP_ROUNDS):
         price_search(problem, memory, time.perf_counter() + tuning.WARM_UP_SECONDS)
-        anneal_within(problem, memory, time.perf_counter() + tuning.WARM_UP_SECONDS)
+        deadline = time.perf_counter() + tuning.WARM_UP_SECONDS
+        anneal_within(SearchProblem.of(problem, memory), Found(problem), deadline)
 
 
 def _small_problem() -> tuple[ShardingProblem, MemoryLimit]:

@@ -93,14 +93,12 @@ def anneal_trees(
     choices: Ints,
     free: Ints,
     temperature: float,
-    tolerance: float,
     moves: int,
     largest: int,
     longest: int,
     samples: int,
     noise: Floats,
     state: Any,
-    halt: Any,
 ) -> None:
     """Move random trees of at most `largest` nodes in `free` until `moves` nodes were in one.
 
@@ -108,7 +106,6 @@ def anneal_trees(
     the tree gains, by the rule of Metropolis, all is taken back. A tree that keeps it stays as it is sampled.
     """
     nodes, to_own, to_other, rows = graph[0], graph[4], graph[5], graph[6]
-    limited = tolerance < np.inf
     count = len(nodes) - 1
     movable = np.zeros(count, dtype=np.bool_)
     widest = 1
@@ -126,7 +123,7 @@ def anneal_trees(
     changed_node = np.empty(largest + longest, dtype=np.int64)
     changed_from = np.empty(largest + longest, dtype=np.int64)
     made = 0
-    while made < moves and halt[0] == 0:
+    while made < moves:
         most = 1 + random_below(state, largest)
         root = free[random_below(state, len(free))]
         joined = grow(graph, movable, root, most, tree, link, parent, touching, ends, ends_of, state)
@@ -175,9 +172,9 @@ def anneal_trees(
             v = tree[k]
             if new[k] != choices[v]:
                 changed_node[changes], changed_from[changes] = v, choices[v]
-                put(graph, usage, profile, field, choices, v, new[k], limited)
+                put(graph, usage, profile, field, choices, v, new[k])
                 changes += 1
-        if changes == 0 or not limited or fullest(profile)[1] <= tolerance:
+        if changes == 0 or fullest(profile)[1] <= 0.0:
             continue
         allowed = max(change, 0.0) - temperature * np.log(max(random_unit(state), 1e-12))
         most_changes, kept = changes + longest, False
@@ -187,9 +184,9 @@ def anneal_trees(
                 break
             change += lost
             changed_node[changes], changed_from[changes] = w, choices[w]
-            put(graph, usage, profile, field, choices, w, answer, limited)
+            put(graph, usage, profile, field, choices, w, answer)
             changes += 1
-            kept = change <= allowed and fullest(profile)[1] <= tolerance
+            kept = change <= allowed and fullest(profile)[1] <= 0.0
         if not kept:
             for i in range(changes - 1, -1, -1):
-                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i], limited)
+                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i])

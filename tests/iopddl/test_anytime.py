@@ -13,11 +13,11 @@ from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.iopddl.anneal import anneal_within
+from alpa_explore.iopddl.anneal import Found, anneal_within
 from alpa_explore.iopddl.condense import condense
 from alpa_explore.iopddl.profile_kernels import hold
 from alpa_explore.iopddl.search import solve_within
-from alpa_explore.iopddl.walk import segments
+from alpa_explore.iopddl.walk import SearchProblem, Walk
 from tests.intra_op.problems import whole_numbers
 
 
@@ -93,12 +93,13 @@ def test_the_profile_of_the_kernels_is_what_the_limit_says():
         sizes = [len(c) for c in problem.node_costs]
         least = MemoryLimit.of(items, 1.0).least_peak()
         memory = MemoryLimit.of(items, least + 3e6)
-        held = segments(memory, sizes)
         choices = np.zeros(5, dtype=np.int64)
-        profile = held.profile(choices)
+        walk = Walk(SearchProblem.of(problem, memory), choices, seed=1)
+        walk.weigh()
+        profile = walk.profile
         for v in [*range(5), *range(5)]:
             new = int(rng.integers(sizes[v]))
-            hold(held.usage, profile, v, int(choices[v]), new)
+            hold(walk.instance.usage, profile, v, int(choices[v]), new)
             choices[v] = new
             assert (profile[2].max() <= 0) == (peak(items, choices) <= memory.limit)
             if profile[2].max() > 0:
@@ -118,7 +119,9 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
             continue
         limit = float(np.quantile([peak(items, c) for c in legal], 0.2))
         optimum = min(problem.evaluate(c) for c in legal if peak(items, c) <= limit)
-        result = anneal_within(problem, MemoryLimit.of(items, limit), time.process_time() + 0.25, seed=case)
+        result = Found(problem)
+        instance = SearchProblem.of(problem, MemoryLimit.of(items, limit))
+        anneal_within(instance, result, time.process_time() + 0.25, seed=case)
         assert result.choices is not None
         assert is_legal(problem, result.choices)
         assert peak(items, result.choices) <= limit
@@ -126,6 +129,28 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
         assert result.cost >= optimum
         found += result.cost == pytest.approx(optimum)
     assert found >= 0.7 * cases
+
+
+def test_a_choice_that_differs_in_all_nodes_around_a_hub_is_found():
+    # All spokes agree with the hub. The lean strategy is dearer by a little, and to leave it costs 5 for each spoke.
+    spokes = 300
+    agree = np.array([[0.0, 5.0], [5.0, 0.0]])
+    pairs = [(0, v) for v in range(1, spokes + 1)] + [(v, v % spokes + 1) for v in range(1, spokes + 1)]
+    problem = ShardingProblem(
+        name="hub",
+        node_costs=(np.zeros(2), *(np.array([1.0, 0.9]) for _ in range(spokes))),
+        edges=tuple(pairs),
+        edge_costs=tuple(agree for _ in pairs),
+    )
+    items = [Item(node=v, start=0, end=1, usage=np.array([1.0, 2.0])) for v in range(1, spokes + 1)]
+    items += [Item(node=0, start=0, end=1, usage=np.array([0.0, 0.5 * spokes]))]
+    found = Found(problem)
+    instance = SearchProblem.of(problem, MemoryLimit.of(items, 2.5 * spokes))
+    load_kernels(problem, MemoryLimit.of(items, 2.5 * spokes))
+    anneal_within(instance, found, time.process_time() + 1.0)
+    assert found.choices is not None
+    assert found.choices.all()
+    assert found.cost == pytest.approx(0.9 * spokes)
 
 
 def test_with_a_time_limit_small_problems_are_still_proven():
@@ -166,7 +191,7 @@ def large_case(seed, nodes=1500):
 
 def load_kernels(problem, memory):
     """So that no time limit has to pay for compiling."""
-    anneal_within(problem, memory, time.process_time() + 0.01)
+    anneal_within(SearchProblem.of(problem, memory), Found(problem), time.process_time() + 0.01)
     price_search(problem, memory, time.process_time())
 
 

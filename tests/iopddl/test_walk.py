@@ -1,16 +1,13 @@
-"""What the kernels keep up beside a choice is what a look at the whole problem gives; a second thread takes part."""
+"""What the kernels keep up beside a choice is what a look at the whole problem gives."""
 
 import math
-import threading
 
 import numpy as np
 import pytest
 
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.iopddl.anneal import SecondThread
 from alpa_explore.iopddl.walk import SearchProblem, Walk, graph_of
 from tests.iopddl.test_anytime import random_case
-from tests.waiting import LIMIT_SECONDS, until
 
 
 def field_by_definition(problem, items, prices_of_time, choices):
@@ -30,8 +27,7 @@ def field_by_definition(problem, items, prices_of_time, choices):
     return np.concatenate(entries)
 
 
-@pytest.mark.parametrize("tolerance", [math.inf, 0.0])
-def test_field_cost_and_profile_are_kept_up_under_all_moves(tolerance):
+def test_field_cost_and_profile_are_kept_up_under_all_moves():
     rng = np.random.default_rng(4)
     moved = 0
     for case in range(20):
@@ -48,16 +44,17 @@ def test_field_cost_and_profile_are_kept_up_under_all_moves(tolerance):
             held = [item.usage for item in items if item.node == v and item.end > item.start]
             least[v] = np.argmin(sum(held)) if held else 0
         walk = Walk(SearchProblem.of(problem, memory), least.copy(), seed=case)
-        walk.price(np.zeros(len(walk.rooms)))
+        times = len(walk.instance.times.room)
+        walk.price(np.zeros(times))
         before = walk.weigh()
         for kind in (walk.trees, walk.chains, walk.singles):
-            kind(200, 5.0, tolerance)
+            kind(200, 5.0)
             free = np.zeros(9)
             assert walk.field == pytest.approx(field_by_definition(problem, items, free, walk.choices), abs=1e-6)
             cost, legal = walk.cost()
             assert legal
             assert cost == pytest.approx(problem.evaluate(tuple(walk.choices.tolist())))
-            if tolerance == 0.0 and before <= 0:
+            if before <= 0:
                 kept_up = walk.above()
                 assert kept_up <= 0
                 assert kept_up == pytest.approx(walk.weigh())
@@ -72,15 +69,15 @@ def test_prices_of_memory_are_part_of_the_field():
         problem, items = random_case(rng, 6, 4, forbidden=0.0)
         memory = MemoryLimit.of(items, MemoryLimit.of(items, 1.0).least_peak() + 1e6)
         walk = Walk(SearchProblem.of(problem, memory), np.zeros(6, dtype=np.int64), seed=case)
-        equal = np.ones(len(walk.rooms))
+        equal = np.ones(len(walk.instance.times.room))
         walk.price(equal)
         priced = walk.field.copy()
         walk.price(0 * equal)
-        charged = walk.instance.memory_costs(equal)
+        charged = walk.instance.times.memory_costs(equal, len(walk.field))
         assert priced - walk.field == pytest.approx(charged)
         # A strategy is charged for what it holds above the leanest, at each of the times that count.
         assert (charged >= 0).all()
-        assert walk.instance.memory_costs(3 * equal) == pytest.approx(3 * charged)
+        assert walk.instance.times.memory_costs(3 * equal, len(walk.field)) == pytest.approx(3 * charged)
 
 
 def test_equal_tables_are_kept_once_and_each_way():
@@ -95,20 +92,3 @@ def test_equal_tables_are_kept_once_and_each_way():
         assert (rows[to_own[q] :][: matrix.size].reshape(width, height) == matrix.T).all()
     distinct = {(m.shape, m.tobytes()) for t in problem.edge_costs for m in (t, np.ascontiguousarray(t.T))}
     assert len(rows) == sum(h * w for (h, w), _ in distinct)
-
-
-def test_a_second_thread_does_what_is_asked_and_hands_faults_over():
-    second = SecondThread()
-    thread = threading.Thread(target=second.serve)
-    thread.start()
-    until(lambda: second.ready, "the second thread serves")
-    done = []
-    with second.beside(lambda: done.append(threading.get_ident())):
-        done.append(threading.get_ident())
-    assert set(done) == {thread.ident, threading.get_ident()}
-    with pytest.raises(ZeroDivisionError), second.beside(lambda: [1 // 0]):
-        pass
-    second.dismiss()
-    thread.join(LIMIT_SECONDS)
-    assert not thread.is_alive()
-    assert not second.ready

@@ -2,6 +2,7 @@
 
     price_search     `price_search`: a good choice within a MemoryLimit and a lower bound, by Lagrange multipliers
     price_kernels    its compiled descent under a penalty for memory
+    timeline         `timeline`: the items of a memory limit as arrays, and messages at prices of memory
     pareto           `pareto_frontier`: every non-dominated (seconds, bytes), by elimination over Pareto sets
     pareto_bounds    which partial choices can still reach the frontier: keeps those sets small
     pareto_kernels   the compiled sums and unions of Pareto sets

@@ -1,6 +1,8 @@
-"""Coordinate descent under a memory limit, compiled by numba; arrays as in `message_kernels` and `price_search`."""
+"""Coordinate descent under a memory limit, compiled by numba; arrays as in `message_kernels` and `timeline`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -11,24 +13,14 @@ from alpa_explore.numerics.compiled import compiled
 
 @compiled()
 def descend_within(
-    flat: Flat,
-    choices: Ints,
-    held: Floats,
-    room: Floats,
-    items_of: Ints,
-    item_at: Ints,
-    start: Ints,
-    end: Ints,
-    first: Ints,
-    usage: Floats,
-    byte_price: float,
-    rounds: int,
+    flat: Flat, choices: Ints, held: Floats, room: Floats, usage: Any, byte_price: float, rounds: int
 ) -> None:
     """Let each node take its best strategy at a penalty of `byte_price` for every byte above `room` at every time.
 
-    `held` are the bytes at each time under `choices`; both are updated in place. Item i is alive at the times
-    start[i]:end[i] and takes usage[first[i] + k]; the items of node v are item_at[items_of[v]:items_of[v + 1]].
+    `held` are the bytes at each time under `choices`; both are updated in place. `usage` are the arrays (of_node,
+    begin, end, first, amounts) of a timeline (see `timeline`).
     """
+    of_node, begin, end, first, amounts = usage
     nodes = flat[0]
     count = len(nodes) - 1
     largest = 1
@@ -44,8 +36,8 @@ def descend_within(
             given_others(flat, choices, v, total)
             current = choices[v]
             overflows = False
-            for q in range(items_of[v], items_of[v + 1]):
-                for t in range(start[item_at[q]], end[item_at[q]]):
+            for s in range(of_node[v], of_node[v + 1]):
+                for t in range(begin[s], end[s]):
                     if held[t] > room[t]:
                         overflows = True
                         break
@@ -55,12 +47,11 @@ def descend_within(
                 # Where nothing overflows only a strategy that is cheaper by itself can be better.
                 if k == current or (not overflows and change >= best_change):
                     continue
-                for q in range(items_of[v], items_of[v + 1]):
-                    i = item_at[q]
-                    grown = usage[first[i] + k] - usage[first[i] + current]
+                for s in range(of_node[v], of_node[v + 1]):
+                    grown = amounts[first[s] + k] - amounts[first[s] + current]
                     if grown == 0.0:
                         continue
-                    for t in range(start[i], end[i]):
+                    for t in range(begin[s], end[s]):
                         above = held[t] - room[t]
                         change += byte_price * (max(above + grown, 0.0) - max(above, 0.0))
                 if change < best_change:
@@ -68,9 +59,8 @@ def descend_within(
             if best != current:
                 choices[v] = best
                 changed = True
-                for q in range(items_of[v], items_of[v + 1]):
-                    i = item_at[q]
-                    for t in range(start[i], end[i]):
-                        held[t] += usage[first[i] + best] - usage[first[i] + current]
+                for s in range(of_node[v], of_node[v + 1]):
+                    for t in range(begin[s], end[s]):
+                        held[t] += amounts[first[s] + best] - amounts[first[s] + current]
         if not changed:
             break

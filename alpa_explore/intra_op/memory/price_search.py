@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
-from alpa_explore.intra_op.ilp.memory_rows import fullest_times
+from alpa_explore.intra_op.bounds.messages import descend, flatten, is_legal
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.memory.price_kernels import descend_within
+from alpa_explore.intra_op.memory.timeline import Timeline, timeline
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.intra_op.problem.tuning import LIMIT_TOLERANCE
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +53,17 @@ def price_search(
     put off by what the first step takes, which compiles kernels where none are on disk: the answer is the same then.
     """
     began = time.perf_counter()
-    timeline = _Timeline(problem, memory)
+    sizes = [len(costs) for costs in problem.node_costs]
+    times = timeline(memory, sizes)
     flat = flatten(problem, math.inf)
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
-    messages = Messages(
-        problem, ceiling=4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    )
-    free_costs = messages.flat[1].copy()
-    prices = np.zeros(len(timeline.room))
+    ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
+    priced = times.priced_messages(problem, ceiling)
+    prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf
-    strategy_bounds: Floats = np.full(timeline.entries, -math.inf)
+    strategy_bounds: Floats = np.full(sum(sizes), -math.inf)
     length, idle, step = 1.0, 0, 0
     while length > tuning.SHORTEST_STEP:
         if step == 1 and not compiling_counts:
@@ -73,26 +71,22 @@ def price_search(
         if time.perf_counter() >= deadline and (step > 0 or compiling_counts):
             break
         check()
-        messages.flat[1][:] = free_costs + timeline.memory_costs(prices)
-        for _ in range(tuning.MESSAGE_ROUNDS if step else tuning.FIRST_MESSAGE_ROUNDS):
-            messages.sweep(forward=True)
-            candidate = messages.sweep(forward=False)
-        message_bound, slacks = messages.slacks()
-        step_bound = message_bound - float(prices @ timeline.room)
+        candidate = priced.choice(prices, tuning.MESSAGE_ROUNDS if step else tuning.FIRST_MESSAGE_ROUNDS)
+        message_bound, slacks = priced.messages.slacks()
+        step_bound = message_bound - float(prices @ times.room)
         # The bound of a strategy holds at any prices: the highest of all steps is kept.
         np.maximum(strategy_bounds, step_bound + slacks, out=strategy_bounds)
         idle = 0 if step_bound > bound + tuning.BOUND_PROGRESS * abs(bound) or step == 0 else idle + 1
         bound = max(bound, step_bound)
         if idle > tuning.IDLE_STEPS:
             length, idle = tuning.STEP_SHRINK * length, 0
-        held = timeline.held(candidate)
         if step % tuning.REPAIR_INTERVAL == 0:
-            repaired = _repair(problem, timeline, flat, candidate, prices, bound)
+            repaired = _repair(problem, memory, times, flat, candidate, prices, bound)
             if repaired is not None and (cost := problem.evaluate(repaired)) < best_cost:
                 best, best_cost = repaired, cost
         if best is not None and best_cost - bound <= gap * abs(best_cost):
             break
-        subgradient = held - timeline.room
+        subgradient = times.held(candidate) - times.room
         subgradient[(prices <= 0) & (subgradient < 0)] = 0.0
         squared_norm = float(subgradient @ subgradient)
         if squared_norm > 0:
@@ -100,77 +94,27 @@ def price_search(
             missing = max(target - step_bound, 1e-3 * abs(target))
             prices = np.maximum(0.0, prices + length * missing / squared_norm * subgradient)
         step += 1
-    ends = np.cumsum([len(costs) for costs in problem.node_costs], dtype=np.int64)
+    ends = np.cumsum(sizes, dtype=np.int64)
     return PriceSearchResult(choices=best, bound=bound, strategy_bounds=tuple(np.split(strategy_bounds, ends)[:-1]))
 
 
-class _Timeline:
-    """The items as arrays, at the fullest times only: a choice that fits at those fits always."""
-
-    def __init__(self, problem: ShardingProblem, memory: MemoryLimit) -> None:
-        items = [item for item in memory.items if item.end > item.start]
-        times = fullest_times(memory, {item.start for item in items})
-        # For each time the position of the first of the fullest times at or after it.
-        place = np.searchsorted(times, np.arange(len(memory.fixed_bytes) + 1))
-        self.room = memory.limit - memory.fixed_bytes[times]
-        self.unit = max(float(self.room.max(initial=0.0)), 1.0)
-        self.node = np.array([item.node for item in items], dtype=np.int64)
-        self.start = np.array([place[item.start] for item in items], dtype=np.int64)
-        self.end = np.array([place[item.end] for item in items], dtype=np.int64)
-        sizes = np.array([len(costs) for costs in problem.node_costs], dtype=np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        counts = sizes[self.node]
-        self.first = np.concatenate([[0], np.cumsum(counts)])
-        self.usage: Floats = np.concatenate([*(item.usage for item in items), np.zeros(0)])
-        self.owner = np.repeat(np.arange(len(items)), counts)
-        self.entry = offsets[self.node][self.owner] + np.arange(len(self.usage)) - self.first[self.owner]
-        self.entries = int(offsets[-1])
-        self.item_at = np.argsort(self.node, kind="stable")
-        self.items_of = np.concatenate([[0], np.cumsum(np.bincount(self.node, minlength=len(sizes)))])
-
-    def memory_costs(self, prices: Floats) -> Floats:
-        """The price of the memory of each strategy, node after node."""
-        price_until = np.concatenate([[0.0], np.cumsum(prices)])
-        costs = self.usage * (price_until[self.end] - price_until[self.start])[self.owner]
-        return np.bincount(self.entry, weights=costs, minlength=self.entries).astype(np.float64)
-
-    def held(self, choices: Sequence[int] | Ints) -> Floats:
-        """Bytes at each of the times."""
-        amounts = self.usage[self.first[:-1] + np.asarray(choices, dtype=np.int64)[self.node]]
-        change = np.zeros(len(self.room) + 1)
-        np.add.at(change, self.start, amounts)
-        np.add.at(change, self.end, -amounts)
-        return np.asarray(change.cumsum()[:-1])
-
-    def fits(self, held: Floats) -> bool:
-        """True when nothing overflows."""
-        return bool((held <= self.room + LIMIT_TOLERANCE * self.unit).all())
-
-
 def _repair(
-    problem: ShardingProblem, timeline: _Timeline, flat: Flat, candidate: Choices, prices: Floats, bound: float
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    times: Timeline,
+    flat: Flat,
+    candidate: Choices,
+    prices: Floats,
+    bound: float,
 ) -> Choices | None:
     """A legal choice within the limit by descent from `candidate`; None when that fails."""
     choices = np.array(candidate, dtype=np.int64)
-    byte_price = 3 * max(float(prices.max(initial=0.0)), 1e-3 * abs(bound) / timeline.unit)
+    byte_price = 3 * max(float(prices.max(initial=0.0)), 1e-3 * abs(bound) / max(memory.limit, 1.0))
+    usage = times.of_node, times.begin, times.end, times.first, times.amounts
     for _ in range(tuning.REPAIR_ATTEMPTS):
-        held = timeline.held(choices)
-        descend_within(
-            flat,
-            choices,
-            held,
-            timeline.room,
-            timeline.items_of,
-            timeline.item_at,
-            timeline.start,
-            timeline.end,
-            timeline.first,
-            timeline.usage,
-            byte_price,
-            tuning.REPAIR_DESCENT_ROUNDS,
-        )
-        if timeline.fits(timeline.held(choices)):
-            repaired = tuple(choices.tolist())
+        descend_within(flat, choices, times.held(choices), times.room, usage, byte_price, tuning.REPAIR_DESCENT_ROUNDS)
+        repaired = tuple(choices.tolist())
+        if memory.allows(repaired):
             return repaired if is_legal(problem, repaired) else None
         byte_price *= tuning.REPAIR_PRICE_GROWTH
     return None

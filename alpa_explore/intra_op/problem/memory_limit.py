@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.problem import tuning
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
+
+LIMIT_TOLERANCE = 1e-9
+"""A sum of bytes still fits when it exceeds the limit by this share of it: sums of floats are rounded. Set by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +59,7 @@ class MemoryLimit:
 
     def allows(self, choices: Sequence[int]) -> bool:
         """True when a choice stays within the limit, up to rounding."""
-        return self.peak(choices) <= self.limit * (1 + tuning.LIMIT_TOLERANCE)
+        return self.peak(choices) <= self.limit * (1 + LIMIT_TOLERANCE)
 
     def least_peak(self) -> float:
         """A lower bound on the peak of every choice: every item at its smallest."""
@@ -100,7 +102,7 @@ class MemoryLimit:
             if item.end <= item.start:
                 continue
             others = held[item.start : item.end].max()
-            room = self.limit * (1 + tuning.LIMIT_TOLERANCE) - others + smallest
+            room = self.limit * (1 + LIMIT_TOLERANCE) - others + smallest
             fitting = alive[item.node] & (item.usage <= room)
             if fitting.sum() < alive[item.node].sum():
                 alive[item.node][:] = fitting

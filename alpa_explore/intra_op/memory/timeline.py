@@ -1,0 +1,129 @@
+"""`timeline`: the items of a memory limit as arrays, at the times that matter, and messages at prices of memory.
+
+A choice that fits at these times fits at all. Usage is counted above the least usage of each item, and the room is what
+the least usages leave. The memory of node v lies in the segments of_node[v]:of_node[v+1], which do not overlap; segment
+s lasts from begin[s] until just before end[s] and takes amounts[first[s] + k] under strategy k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.intra_op.bounds.messages import Messages
+from alpa_explore.intra_op.ilp.memory_rows import fullest_times
+from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.numerics.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """Usage above what no choice avoids, node after node."""
+
+    room: Floats
+    """Bytes left at each time; negative where no choice fits."""
+    of_node: Ints
+    begin: Ints
+    end: Ints
+    first: Ints
+    amounts: Floats
+    owner: Ints
+    """The node of each segment."""
+    entry: Ints
+    """Of each of the amounts its strategy, all strategies counted node after node."""
+
+    def memory_costs(self, prices: Floats, strategies: int) -> Floats:
+        """The price of the memory of each of all `strategies`, at a price of a byte for each time."""
+        until = np.concatenate([[0.0], np.cumsum(prices)])
+        of_segment = until[self.end] - until[self.begin]
+        costs = self.amounts * np.repeat(of_segment, np.diff(self.first, append=len(self.amounts)))
+        return np.bincount(self.entry, weights=costs, minlength=strategies).astype(np.float64)
+
+    def held(self, choices: Sequence[int] | Ints) -> Floats:
+        """Bytes at each time, above what no choice avoids."""
+        taken = self.amounts[self.first + np.asarray(choices, dtype=np.int64)[self.owner]]
+        change = np.zeros(len(self.room) + 1)
+        np.add.at(change, self.begin, taken)
+        np.add.at(change, self.end, -taken)
+        return np.asarray(change.cumsum()[:-1])
+
+    def priced_messages(self, problem: ShardingProblem, ceiling: float) -> PricedMessages:
+        """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
+        return PricedMessages(problem, self, ceiling)
+
+
+class PricedMessages:
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+
+    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
+        self.messages, self.times = Messages(problem, ceiling), times
+        self.costs: Floats = self.messages.flat[1].copy()
+        """Of all strategies, without their memory."""
+
+    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
+        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
+        costs."""
+        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
+        for _ in range(passes):
+            self.messages.sweep(forward=True)
+            choices = self.messages.sweep(forward=False)
+        return choices
+
+
+def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
+    """The timeline of nodes with `sizes` strategies each."""
+    items = [item for item in memory.items if item.end > item.start]
+    usages = np.concatenate([*(item.usage for item in items), np.zeros(0)])
+    firsts = _starts([len(item.usage) for item in items])
+    least = np.minimum.reduceat(usages, firsts) if items else np.zeros(0)
+    span = np.maximum.reduceat(usages, firsts) - least if items else np.zeros(0)
+    alive = MemoryLimit(items=tuple(items), limit=memory.limit, fixed_bytes=memory.fixed_bytes)
+    room = memory.limit - alive.profile(least.tolist())
+    most = alive.profile(span.tolist()) - memory.fixed_bytes
+    times = np.array(fullest_times(alive, {item.start for item in items}), dtype=np.int64)
+    times = times[most[times] > room[times]]
+    if not times.size:
+        # The limit never binds, or nothing that varies can help: the time with least room stands for all.
+        times = np.array([int(np.argmin(room - most))] if room.size else [], dtype=np.int64)
+    place = np.searchsorted(times, np.arange(len(memory.fixed_bytes) + 1))
+    by_node: list[list[int]] = [[] for _ in sizes]
+    for i, item in enumerate(items):
+        if span[i] > 0 and place[item.end] > place[item.start]:
+            by_node[item.node].append(i)
+    of_node, begin, end, rows, owner = [0], [], [], [], []
+    for v, at in enumerate(by_node):
+        if at:
+            ends = np.array([[place[items[i].start], place[items[i].end]] for i in at])
+            cuts, position = np.unique(ends, return_inverse=True)
+            change = np.zeros((len(cuts), sizes[v]))
+            for i, (low, high) in zip(at, position.reshape(-1, 2).tolist(), strict=True):
+                above = items[i].usage - least[i]
+                change[low] += above
+                change[high] -= above
+            level = change.cumsum(axis=0)
+            used = np.flatnonzero((level[:-1] != 0).any(axis=1))
+            begin += cuts[used].tolist()
+            end += cuts[used + 1].tolist()
+            rows += list(level[used])
+            owner += [v] * len(used)
+        of_node.append(len(begin))
+    widths, owners = [len(row) for row in rows], np.array(owner, dtype=np.int64)
+    first, amounts = _starts(widths), np.concatenate([*rows, np.zeros(0)])
+    return Timeline(
+        room=np.asarray(room[times]) if times.size else np.ones(1),
+        of_node=np.array(of_node, dtype=np.int64),
+        begin=np.array(begin, dtype=np.int64),
+        end=np.array(end, dtype=np.int64),
+        first=first,
+        amounts=amounts,
+        owner=owners,
+        entry=np.arange(len(amounts)) + np.repeat(_starts(list(sizes))[owners] - first, widths),
+    )
+
+
+def _starts(lengths: Sequence[int]) -> Ints:
+    """Where each of some runs begins, one after the other."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)[:-1]
