@@ -16,4 +16,7 @@ Read in this order:
 
 Which stages are priced, and when, is decided in `search`; pricing must not import `search`, `inter_op`, `plans` or
 `execution`.
+
+Concepts that others use: PriceBook, Provenance, RangeKey, Reading, Screened, Search, StageCandidate, StageChoice,
+StageCosts, Task.
 """

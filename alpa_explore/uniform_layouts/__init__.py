@@ -18,5 +18,6 @@ In the order to read them:
 
 It stands on `baselines`, whose `layout_price` prices all of it; `validation` stands on it.
 
-Concepts that others use: Layouts, MeasuredLayout, ModelKey, PlanAsLayout, PricedLayout, Scaling, ScalingPoint, Sizes.
+Concepts that others use: Layouts, MeasuredLayout, ModelKey, PlanAsLayout, PricedLayout, Question, Scaling,
+ScalingPoint, Sizes.
 """
