@@ -13,11 +13,11 @@ without choices has the lower bound that follows from its FLOPs and bytes and fr
 
 Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
 itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
-at once. `resolve` has the open stages
-of the best pipeline priced: where composition has more to say about a problem than its book (`Reading.complete`), its
-mesh is composed; where memory is short, choices that fit are bounded, then composed, then solved for; all others are
-solved to optimality. The result is the same as if everything had been solved at once, but where problems are left
-unproven: then the warnings of the profile say how far the best pipeline may be from its lower bound.
+at once. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a problem
+than its book (`Reading.complete`), its mesh is composed; where memory is short, choices that fit are bounded, then
+composed, then solved for; all others are solved to optimality. The result is the same as if everything had been solved
+at once, but where problems are left unproven: then the warnings of the profile say how far the best pipeline may be
+from its lower bound.
 """
 
 from __future__ import annotations
@@ -334,8 +334,16 @@ class StagePricing:
             self._seconds_alone += time.monotonic() - begin
 
     def _sample(self, keys: Collection[str]) -> None:
-        """First choices for these problems. Those that cannot be composed get better bounds instead, where composition
-        is the solver and they are many or large."""
+        """First choices for these problems; where that is cancelled, those that are found by then count."""
+        try:
+            keys = self._first_choices(keys)
+        finally:
+            self.library.sampled(keys)
+        self._find_leaner(keys)
+
+    def _first_choices(self, keys: Collection[str]) -> Collection[str]:
+        """The problems that get choices. Those that cannot be composed get better bounds instead, where composition is
+        the solver and they are many or large."""
         library = self.library
         if self._solver == "auto":
             enough = {Search.COMPOSED, self._first}
@@ -348,18 +356,16 @@ class StagePricing:
             raise NotComposableError
         ranges = [(library.tasks[key].version, *library.tasks[key].ranges[0][0]) for key in unknown]
         operators = sum(len(self._problems[version].stage(*layers).operators) for version, *layers in ranges)
-        if self._solver == "auto" and operators > tuning.OPERATORS_SOLVED_AT_ONCE:
-            self._alone |= set(unknown)
-            keys = [key for key in keys if key not in self._alone]
-            here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS
-            on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(runs, **here))
-            by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
-            library.run([self._on_mesh(runs, problems) for problems in by_range.values()])
-        else:
+        if self._solver != "auto" or operators <= tuning.OPERATORS_SOLVED_AT_ONCE:
             unknown = [key for key in unknown if not library[key].has_tried(Search.NEAR_OPTIMAL)]
             self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
-        library.sampled(keys)
-        self._find_leaner(keys)
+            return keys
+        self._alone |= set(unknown)
+        here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS
+        on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(runs, **here))
+        by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
+        library.run([self._on_mesh(runs, problems) for problems in by_range.values()])
+        return [key for key in keys if key not in self._alone]
 
     def _compose(self, meshes: Collection[OnMesh], beside: Sequence[Task] = ()) -> None:
         """Finish the composition of these meshes; problems that overflow the device get leaner choices. The tasks

@@ -101,7 +101,9 @@ def profile_here(
     cancel: threading.Event | None = None,
 ) -> Profile:
     """`attached.profile` on a device of this machine, of `kind` 'cpu' or 'cuda' (default: CUDA if available)."""
-    kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if kind is None else kind
+    if not isinstance(kind, str) or kind not in ("cpu", "cuda"):
+        raise OptionError("Unknown kind of device", found=repr(kind)[:80], remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
     profiling = Profiling(plan, checked_store(store, device(kind)), progress)
