@@ -76,7 +76,6 @@ class Parts:
 
 _ROTARY = "model.cosines[positions], model.sines[positions]"
 FAMILIES = {
-    "llama": Parts(block=f"block(x, {_ROTARY})"),
     "decoder": Parts(block=f"block(x, ({_ROTARY}))"),
     "gpt": Parts(
         first=("embedding",),
@@ -185,7 +184,7 @@ def _model(plan: PlanValue, limits: list[Limit]) -> _Model:
     recipe = plan.model.recipe
     config = entry(recipe).config if recipe is not None and is_reference(recipe) else None
     if isinstance(config, LlamaConfig):
-        parts = FAMILIES["llama"]
+        parts = FAMILIES["decoder"]
         if config.fused_projections:
             parts = replace(parts, attention=False)
         return _Model(
