@@ -15,18 +15,18 @@ from tests.waiting import LIMIT_SECONDS, until
 WATCHED = """
 import sys
 from alpa_explore.cli import main
-from alpa_explore.iopddl import search
+from alpa_explore.iopddl.anneal import Found
 
-anneal = search.anneal_within
+add = Found.add
 
-def watched(*given, improved, **options):
-    def told(annealed):
-        improved(annealed)
-        if annealed.choices is not None:
+def told(found, *given):
+    try:
+        add(found, *given)
+    finally:
+        if found.choices is not None:
             open(sys.argv[1], "w").close()
-    return anneal(*given, improved=told, **options)
 
-search.anneal_within = watched
+Found.add = told
 sys.exit(main(["solve", *sys.argv[2:]]))
 """
 """The command, which makes a file once a choice is known that fits."""
