@@ -45,12 +45,13 @@ NOISE_QUANTILES = 8192
 LEAST_CEILING = 1.0
 """A forbidden entry counts FORBIDDEN_FACTOR times this at the least. Set by hand."""
 CHAIN_SHARE = 0.3
-"""Chains for every node that was in a tree. Set by hand: without them the widest public problem ends 15 % dearer, with
-0.05 and 1.0 some per cent."""
+"""Chains for every node that was in a tree. Set by hand, before rounds began with messages: without chains the widest
+public problem ended 15 % dearer."""
 LONGEST_CHAIN = 40
 """Changes of a chain at most. Set by hand."""
 LARGEST_TREE = 60
-"""Nodes that a tree has at most. Set by hand: on the largest public problem of the contest 20 and 300 are worse."""
+"""Nodes that a tree has at most. Set by hand, before rounds began with messages: on the largest public problem of the
+contest 20 and 300 were worse."""
 LONGEST_TREE_REPAIR = 10
 """Nodes that give way at most where a tree does not keep the limit. Set by hand."""
 SAMPLES, REPAIR_SAMPLES = 20, 200
