@@ -61,11 +61,12 @@ def tied(dropout=0.0):
     return model, ax.capture(model, microbatch(0), loss, name="tied", optimizer="adam")
 
 
-def dying(step):
-    """Data of which a microbatch kills the rank that asks for it."""
+def dying(step, folder):
+    """Data of which a microbatch kills the rank that asks for it, once the checkpoint of the step before is whole."""
 
     def data(number):
         if number == step * B + 1:
+            until((folder / "checkpoints" / f"step-{step - 1:06}").is_dir, "it is whole")
             os.kill(os.getpid(), 9)
         return microbatch(number)
 
@@ -109,7 +110,8 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
     whole = launch(megatron, folder=tmp_path / "whole", steps=6, save=tmp_path / "w", data=microbatch, **own)
     wanted = [step.loss for step in ended(whole).steps]
 
-    killed = launch(megatron, folder=tmp_path / "killed", steps=6, checkpoint_every=2, data=dying(5), **own)
+    folder = tmp_path / "killed"
+    killed = launch(megatron, folder=folder, steps=6, checkpoint_every=2, data=dying(5, folder), **own)
     with pytest.raises(RunError, match="was killed: signal 9"):
         ended(killed)
     gone(killed.folder)
