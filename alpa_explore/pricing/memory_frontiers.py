@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.memory.pareto import Caps, ParetoPoint, pareto_frontier
-from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing import tuning
@@ -31,18 +30,17 @@ def fastest_fitting(
     the best that was found; where that would gather more weights than fit beside it, the fastest with room for as many.
     Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
 
-    No points when nothing fits, or nothing was found in time. The search is `Tried` where it was proven; otherwise its
-    bound is that of a search for bounds within memory.
+    No points when nothing fits, or nothing was found in time. The search is `Tried` in any case, with the bound that
+    was proven: another one would take as long, and end as this one did.
     """
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     memory_price = tuning.TIE_SECONDS / device_memory_bytes
     priced = problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=held)
     room = float(device_memory_bytes)
-    proven, bound = True, 0.0
+    bound = 0.0
 
     def book() -> PriceBook:
-        search = Search.SOLVED_WITHIN_MEMORY if proven else Search.BOUNDED_WITHIN_MEMORY
-        tried = Tried(search, inverse_b, device_memory_bytes, int(held), bound)
+        tried = Tried(Search.SOLVED_WITHIN_MEMORY, inverse_b, device_memory_bytes, int(held), bound)
         return replace(explorer.book(), tried=(tried,))
 
     for _ in range(_TRIES):
@@ -50,10 +48,8 @@ def fastest_fitting(
         try:
             solution = solve_limited(priced, limit, time_limit_seconds=tuning.FITTING_SECONDS, bound=bound_seconds)
         except SolverError:
-            proven = False
             return book()
         explorer.solves += 1
-        proven = proven and solution.status in (Status.OPTIMAL, Status.INFEASIBLE)
         if not solution.choices:
             bound = bound or solution.bound
             return book()

@@ -74,8 +74,8 @@ class StageChoice:
 
 
 class Tried(NamedTuple):
-    """A search for a problem that ran to its end: it is not run again. One that a limit of time or size ended has left
-    its choices and bounds alone."""
+    """A search for a problem that ran to its end, or, for choices that fit, to its limit of time: it is not run again.
+    Any other one that a limit ended has left its choices and bounds alone."""
 
     search: Search
     inverse_b: float
