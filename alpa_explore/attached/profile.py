@@ -51,6 +51,12 @@ def profile(
     """
     if scheduler is None:
         return profile_here(plan, seconds=seconds, kind=kind, store=store, progress=progress, cancel=cancel)
+    if kind is not None:
+        raise OptionError(
+            "What a scheduler's hosts have is measured",
+            found=f"kind={kind!r} with a scheduler",
+            remedy="Leave out the kind (--device), or the scheduler to measure here.",
+        )
     address = scheduler_address(scheduler, allow_remote=allow_remote)
 
     async def work() -> Profile:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
+from statistics import geometric_mean
 
 from alpa_explore.cluster import Device
 from alpa_explore.cluster.kernel_store import MeasuredKernel
@@ -87,7 +88,8 @@ def with_measured(device: Device, kernels: Sequence[Kernel], seconds: Floats, fo
             corrected[place] = timed.seconds
         elif (family := factors.get(kernel.name.family)) is not None:
             size = kernel.flops if kernel.matrix else kernel.bytes_accessed
-            corrected[place] *= _between(*family, size)
+            sizes, means, _ = family
+            corrected[place] *= _between(sizes, means, size)
     return corrected
 
 
@@ -99,22 +101,28 @@ def is_measured(device: Device, kernel: Kernel) -> bool:
 def least_factor(device: Device, formulas: Formulas) -> float:
     """The least of measured seconds over those of the formulas, at most 1: lower bounds that follow from the formulas
     hold times this factor."""
-    return min((1.0, *(factor for _, family in _factors(device, formulas).values() for factor in family)))
+    return min((1.0, *(lowest for *_, lowest in _factors(device, formulas).values())))
 
 
-Factors = dict[str, tuple[tuple[float, ...], tuple[float, ...]]]
+Factors = dict[str, tuple[tuple[float, ...], tuple[float, ...], float]]
 
 
 # Memo of a pure function.
 @lru_cache(maxsize=32)
 def _factors(device: Device, formulas: Formulas) -> Factors:
-    """Family -> (sizes ascending, measured seconds over those of the formulas)."""
+    """Family -> (sizes ascending, measured seconds over those of the formulas, the least of these). Of kernels of equal
+    size, as products of other shapes, the mean counts between sizes, and each by itself for the least."""
     assert device.measured is not None, "a device with measured kernels"
     found: Factors = {}
     for family, timed in device.measured.families.items():
         predicted = formulas(device, [_as_kernel(kernel) for kernel in timed]).tolist()
-        factors = {k.size: k.seconds / p for k, p in zip(timed, predicted, strict=True) if p > 0}
-        found[family] = tuple(factors), tuple(factors.values())
+        of_size: dict[float, list[float]] = {}
+        for kernel, seconds in zip(timed, predicted, strict=True):
+            if seconds > 0:
+                of_size.setdefault(kernel.size, []).append(kernel.seconds / seconds)
+        if of_size:
+            means = tuple(geometric_mean(factors) for factors in of_size.values())
+            found[family] = tuple(of_size), means, min(map(min, of_size.values()))
     return found
 
 

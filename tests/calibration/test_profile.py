@@ -10,6 +10,7 @@ from alpa_explore.attached.profile import profile
 from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
+from alpa_explore.cost.compute import least_seconds
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
@@ -93,6 +94,21 @@ def test_costs_that_are_searched_for_on_demand_find_the_plan_of_a_new_search_wit
     other = ax.replan(first, delta=0.2, cache=False)
     new = ax.plan("gpt-tiny", cluster, num_microbatches=4, precision="float32", delta=0.2, cache=False)
     assert other.predicted.iteration_seconds == pytest.approx(new.predicted.iteration_seconds, rel=1e-9)
+
+
+def test_of_kernels_of_one_size_the_fastest_lowers_the_bounds(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
+    first = next(iter(store(wanted[:1], 0.1).kernels.values()))
+    other = replace(first, name=f"{first.name} of another shape", seconds=20 * first.seconds)
+    for order in ((first, other), (other, first)):
+        kernels = KernelStore(device="x", driver="", software="", date="", kernels={k.name: k for k in order})
+        device = with_store(plan.cluster, kernels).device
+        kernel = replace(wanted[0].kernel, name=None)
+        assert least_seconds(device, kernel) <= first.seconds * (1 + 1e-9)
+
+
+def test_a_scheduler_measures_what_its_hosts_have(plan: ax.Plan) -> None:
+    with pytest.raises(OptionError, match="Leave out the kind"):
+        profile(plan, scheduler="127.0.0.1:1", kind="cpu")
 
 
 def test_a_plan_file_keeps_the_measurements(
