@@ -12,7 +12,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import AUTO, PipelineOptions, check_options
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
 from alpa_explore.numerics.memory import no_collection
@@ -31,12 +31,11 @@ from alpa_explore.planner.request import (
 from alpa_explore.planner.resources import Clock, Running
 from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import details_of, layered_graphs
+from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_on_demand
-from alpa_explore.search.stage_pricing import Basis
 from alpa_explore.tracing.cancelling import cancelled_by
 
 _WANTED = (
@@ -67,19 +66,17 @@ def replan(
     stages that lower bounds had excluded (`StageCosts.screened`) may now be part of a better plan. Another B with the
     same global batch has microbatches of another size, and so other sharding problems: call `ax.plan`.
 
-    The schedule "auto" compares those that the software runs, as `ax.plan` does; with another delta the plan's own is
-    kept.
+    The schedule "auto" compares those that the software runs, as `ax.plan` does.
 
     DualPipe, whose devices hold a stage of two copies of the model, has other sharding problems than the other
     schedules: to change between the two, the whole planner runs.
 
-    Another delta makes other layers. Only the stages of the best pipeline are priced, starting from lower bounds that
-    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, and longer where
-    memory is so short that a solver is asked for choices that fit; otherwise as long as `ax.plan`. The costs of the new
-    plan are not complete (`StageCosts.complete`): replanning it for another B uses the stages that were priced, and
-    prices others where none of these fits, unless `known_alone`. A plan from a file is captured again first. `cancel`
-    stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where the whole planner runs. Raises
-    what `ax.plan` raises.
+    Another delta may make other layers. Then only the stages of the best pipeline are priced. Where stages cannot be
+    composed, memory is short, or schedules or versions of recomputation compete, the whole planner runs, as fast.
+    Otherwise the costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses the
+    stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
+    captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
+    the whole planner runs. Raises what `ax.plan` raises.
     """
     running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options, asked = plan.options, plan.options.pipeline
@@ -89,17 +86,13 @@ def replan(
     b = microbatch_count(options.num_microbatches if num_microbatches is None else num_microbatches)
     delta = options.delta if delta is None else flop_tolerance(delta)
     if delta != options.delta:
-        if asked.schedule == AUTO:  # the stages of the schedule that was chosen are priced
-            own = plan.options.pipeline
-            asked = replace(asked, schedule=own.schedule, stages_per_submesh=own.stages_per_submesh)
-            options = replace(options, pipeline=asked)
         if b == "auto":
             raise OptionError(
                 "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
             )
-        return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), running)
+        return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), asked, running)
     if options.pipeline.terms(1).copies != plan.costs.copies:
-        return _with_other_copies(plan, options, b, running, known_alone=known_alone)
+        return _with_other_copies(plan, options, asked, b, running, known_alone=known_alone)
     plan = replace(plan, options=options, microbatches=(), schedules=())
     if b == "auto":
         lines = microbatches_from_costs(plan)
@@ -111,9 +104,9 @@ def replan(
     first = next(((schedule, best) for schedule, best in found if best is not None), None)
     if first is None:
         if not plan.costs.complete and not known_alone:  # stages that were not priced may fit
-            return _with_other_layers(plan, replace(options, num_microbatches=b), running)
+            return _with_other_layers(plan, replace(options, num_microbatches=b), asked, running)
         if plan.costs.screened and not known_alone and _wants_screened(plan.costs, query):
-            return _from_the_graph(plan, replace(options, num_microbatches=b), running)
+            return _from_the_graph(plan, replace(options, num_microbatches=b), asked, running)
         raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
     warnings = tuple(warning for warning in plan.warnings if warning != _WANTED)
     schedule, best = first
@@ -139,12 +132,16 @@ def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
     return False
 
 
-def _anew(graph: TrainingGraph, cluster: Cluster, options: PlanOptions, running: Running) -> Plan:
+def _anew(
+    graph: TrainingGraph, cluster: Cluster, options: PlanOptions, asked: PipelineOptions, running: Running
+) -> Plan:
     """The plan of the whole planner, where the known stage costs do not suffice."""
-    return planned(PlanRequest.again(options, graph, cluster, graph.zigzag), running)
+    return planned(replace(PlanRequest.again(options, graph, cluster, graph.zigzag), pipeline=asked), running)
 
 
-def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, running: Running, *, known_alone: bool) -> Plan:
+def _with_other_copies(
+    plan: Plan, options: PlanOptions, asked: PipelineOptions, b: Count, running: Running, *, known_alone: bool
+) -> Plan:
     """The best plan for a schedule that runs another number of copies of the model than that of `plan`."""
     check_options(options.pipeline, plan.cluster, len(plan.layers), None if b == "auto" else b)
     if known_alone or b == "auto" or options.boundaries or options.baseline:
@@ -153,14 +150,14 @@ def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, running: Runn
             found=f"a plan for {plan.options.pipeline.schedule}, and the schedule {options.pipeline.schedule}",
             remedy="Call ax.plan with that schedule.",
         )
-    return _from_the_graph(plan, replace(options, num_microbatches=b), running)
+    return _from_the_graph(plan, replace(options, num_microbatches=b), asked, running)
 
 
-def _from_the_graph(plan: Plan, options: PlanOptions, running: Running) -> Plan:
+def _from_the_graph(plan: Plan, options: PlanOptions, asked: PipelineOptions, running: Running) -> Plan:
     """The whole planner on the graph of `plan`."""
     with cancelled_by(running.cancel):
         details = details_of(plan)
-    return _anew(details.graph, plan.cluster, options, running)
+    return _anew(details.graph, plan.cluster, options, asked, running)
 
 
 def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:
@@ -168,8 +165,8 @@ def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation
     return Recomputation.of_layers(range(num_layers)) if recomputation.name == LAYERS else recomputation
 
 
-def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> Plan:
-    """The best plan with the delta of `options`, where `before` has another."""
+def _with_other_layers(before: Plan, options: PlanOptions, asked: PipelineOptions, running: Running) -> Plan:
+    """The best plan with the delta of `options`, where `before` has another; `asked` may compare schedules."""
     if options.boundaries or options.baseline:
         raise OptionError(
             "delta has no effect on these layers",
@@ -182,6 +179,17 @@ def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> 
     clock = Clock()
     with clock("layering"):
         layering = clustered(details.graph, options.num_layers, options.delta)
+    known, now = ([len(layer.operators) for layer in layers] for layers in (basis.layers, layering.layers))
+    if now == known and basis.costs.complete:
+        return replan(replace(basis, options=options, microbatches=(), schedules=()), pipeline=asked)
+    check_options(asked, basis.cluster, options.num_layers, options.num_microbatches)
+    query = PipelineQuery(cluster=basis.cluster, options=asked, num_microbatches=options.num_microbatches)
+    query, *others = query.each(options.num_layers)
+    in_turns = query.options.terms(1).turns > 1  # T needs the stages that each submesh runs in turn, too
+    if options.solver != "auto" or len(basis.costs.versions) > 1 or others or in_turns:
+        return _anew(details.graph, basis.cluster, options, asked, running)
+    options = replace(options, pipeline=query.options)
+    with clock("sharding"), no_collection():
         layered = assign_layers(
             details.graph,
             layering.layer_of_forward,
@@ -189,28 +197,13 @@ def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> 
             options.spec_constraints,
             software=basis.cluster.software,
         )
-        known_layers = layered_graphs(basis, details.graph)
-    if layered.layer_of == known_layers[0].layer_of and basis.costs.complete:
-        return replan(replace(basis, options=options, microbatches=(), schedules=()))
-    same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
-    same_copies = options.pipeline.terms(1).copies == basis.costs.copies
-    comparable = basis.costs.complete and same_space and same_copies
-    if not (comparable and len(known_layers) == 1 and options.solver == "auto"):
-        return _anew(details.graph, basis.cluster, options, running)
-    check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
-    query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)
-    with clock("sharding"), no_collection():
         profile = profile_on_demand(
-            layered,
-            query,
-            basis=Basis(known_layers[0], basis.costs),
-            cancel=running.cancel,
-            layer_flops=tuple(layer.flops for layer in layering.layers),
+            layered, query, cancel=running.cancel, layer_flops=tuple(layer.flops for layer in layering.layers)
         )
     if profile is None:
-        return _anew(details.graph, basis.cluster, options, running)
+        return _anew(details.graph, basis.cluster, options, asked, running)
     with clock("pipeline"):
         best = query.best(profile.costs)
     if not best.feasible:
-        return _anew(details.graph, basis.cluster, options, running)
+        return _anew(details.graph, basis.cluster, options, asked, running)
     return assemble(details.graph, basis.cluster, options, layering, profile, best, clock.seconds, basis)

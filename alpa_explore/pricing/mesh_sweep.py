@@ -56,9 +56,8 @@ class MeshSweep:
         """Sample the envelope at the requested B and at the largest, without regard to memory."""
         self._sample(self._at_inverse_b(self._bounded_at(), self.held))
 
-    def fastest(self, tables: BlockTables | None = None) -> None:
-        """Sample the envelope at the requested B alone, without regard to memory; `tables`, where given, have that
-        price first."""
+    def fastest(self, tables: BlockTables) -> None:
+        """Sample the envelope at the requested B alone, without regard to memory; `tables` are at that price."""
         self._sample(self._at_inverse_b([self.inverse_b], self.held), tables)
 
     def take(self, known: Mapping[Range, PriceBook]) -> None:
@@ -101,11 +100,10 @@ class MeshSweep:
             return []
         self.solves += len(requests)
         ranges = list(dict.fromkeys(r for request in requests for r in request.ranges))
-        prices = [request.price for request in requests] if tables is None else tables.prices
-        wanted = [set(request.ranges) for request in requests] + [set()] * (len(prices) - len(requests))
-        composed = self.composer.solve(ranges, prices, wanted, tables)
+        wanted = [set(request.ranges) for request in requests]
+        composed = self.composer.solve(ranges, [request.price for request in requests], wanted, tables)
         by_request: list[Solutions] = []
-        for request, by_range in zip(requests, composed, strict=False):
+        for request, by_range in zip(requests, composed, strict=True):
             solutions: Solutions = {}
             for r, best in by_range.items():
                 if best is None:

@@ -17,7 +17,6 @@ import numpy as np
 from alpa_explore.cluster import LogicalMesh, Submesh
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
-from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
 
 
 class Provenance(enum.StrEnum):
@@ -203,52 +202,6 @@ class StageCosts:
         table[first, last + 1, submesh] = np.stack([by_count[count] for count in places.tolist()], axis=1)
         return table
 
-    def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
-        """For each (submesh, logical mesh) a lower bound on the device seconds of layers first..last [L, L], without a
-        memory limit, that is within 2 × tuning.TOLERANCE; inf where no candidate is known to be near the fastest.
-
-        The fastest choices were searched for at the B of these costs, at the largest B and, where nothing is screened,
-        at one microbatch. The least seconds are concave in 1/B and rise: between these they lie above the chord.
-        """
-        cells, begins, (_, iteration, *_) = self._columns
-        meshes, mesh_of, _, near = self._labels
-        microbatch = np.array([c.microbatch_seconds for of_cell in self.candidates.values() for c in of_cell])
-        of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(microbatch)]))
-        own = [1.0 / self.num_microbatches] if self.num_microbatches else []
-        sought = [SMALLEST_INVERSE_B, *own, *([] if self.screened else [1.0])]
-        at = min(max(1.0 / num_microbatches, min(sought)), max(sought))
-        low, high = max(b for b in sought if b <= at), min(b for b in sought if b >= at)
-        share = (at - low) / (high - low) if high > low else 0.0
-        tables = {}
-        for number, mesh in enumerate(meshes):
-            on_mesh = (mesh_of == number) & near
-            for submesh in np.unique(cells[of_cell[on_mesh], 2]).tolist():
-                selected = on_mesh & (cells[of_cell, 2] == submesh)
-                first, last, _ = cells[of_cell[selected]].T
-                ends = np.full((2, self.num_layers, self.num_layers), np.inf)
-                for table, inverse_b in zip(ends, (low, high), strict=True):
-                    seconds = microbatch[selected] + iteration[selected] * inverse_b
-                    np.minimum.at(table, (first, last), seconds)
-                tables[submesh, mesh] = ends[0] if share == 0.0 else (1.0 - share) * ends[0] + share * ends[1]
-        return tables
-
-    def memory_prices(self, num_microbatches: int) -> dict[LogicalMesh, float]:
-        """An estimate of the price of memory on each logical mesh that has candidates of Provenance.FITTING: the median
-        of the seconds that such a candidate costs per byte that it saves against the fastest."""
-        cells, begins, (microbatch, iteration, weight, activation, workspace) = self._columns
-        meshes, mesh_of, sought_to_fit, _ = self._labels
-        seconds, peak = microbatch + iteration / num_microbatches, weight + activation + workspace
-        problem = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)])) * len(meshes) + mesh_of
-        order = np.lexsort((seconds, problem))
-        quickest = order[np.searchsorted(problem[order], problem)]
-        slower, saved = seconds - seconds[quickest], peak[quickest] - peak
-        useful = sought_to_fit & (saved > 0) & (slower > 0)
-        return {
-            mesh: float(np.median(slopes))
-            for number, mesh in enumerate(meshes)
-            if len(slopes := (slower / np.where(useful, saved, 1.0))[useful & (mesh_of == number)])
-        }
-
     def _fits(self, held: float) -> Flags:
         """For each candidate whether it fits with so many microbatches held; cached, as it is the same at every B."""
         if held not in self._fitting:
@@ -282,23 +235,6 @@ class StageCosts:
             np.array(keys, dtype=np.int64).reshape(-1, 3),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1],
             np.array(figures, dtype=np.float64).reshape(-1, 5).T,
-        )
-
-    @cached_property
-    def _labels(self) -> tuple[list[LogicalMesh], Ints, Flags, Flags]:
-        """The logical meshes; and for each candidate, in the order of `_columns`, the index of its mesh, whether it was
-        found under a memory limit, and whether it is known to be near the fastest."""
-        candidates = [c for of_cell in self.candidates.values() for c in of_cell]
-        number: dict[LogicalMesh, int] = {}
-        # Most meshes are one value, and looking it up by identity is faster than hashing it again.
-        meshes = {id(c.logical_mesh): c.logical_mesh for c in candidates}
-        number_of = {key: number.setdefault(mesh, len(number)) for key, mesh in meshes.items()}
-        provenance = np.array([c.provenance.value for c in candidates], dtype=np.str_)
-        return (
-            list(number),
-            np.array([number_of[id(c.logical_mesh)] for c in candidates], dtype=np.int64),
-            provenance == Provenance.FITTING.value,
-            np.isin(provenance, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
         )
 
     def bound_table(self, num_microbatches: int, held: Sequence[float] | None = None) -> Floats:

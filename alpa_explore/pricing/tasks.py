@@ -54,8 +54,6 @@ class Task:
     """Lower bound on the device seconds of every choice, without a memory limit."""
     known: Mapping[Range, PriceBook] = field(default_factory=dict, hash=False)
     """What BOUNDED_WITH_CHOICES has found for these ranges, if anything."""
-    memory_price: float | None = None
-    """Where tasks on this mesh share their tables: an estimate of the price of a byte there, 0 where there is none."""
 
     @property
     def on(self) -> tuple[int, LogicalMesh]:
@@ -94,13 +92,6 @@ def run_task(versions: Sequence[LayeredGraph], task: Task) -> dict[Range, PriceB
         return _within_memory(composer, task)
 
 
-def _near_prices(task: Task) -> tuple[Price, ...]:
-    """Memory free but for ties, and at multiples of its estimated price."""
-    b, near = task.inverse_b, tuning.NEAR if task.memory_price else ()
-    free = Price(b, tuning.TIE_SECONDS / task.device.memory_bytes, 1)
-    return free, *(Price(b, (task.memory_price or 0.0) * times, task.least_held) for times in near)
-
-
 def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     """Of every range; those that cannot be composed have no bounds."""
     sweep = MeshSweep(
@@ -115,7 +106,8 @@ def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     if task.search is Search.COMPOSED:
         sweep.explore()
     elif task.search is Search.FASTEST_COMPOSED:
-        sweep.fastest(None if task.memory_price is None else _near_tables(composer, _near_prices(task)))
+        free = Price(task.inverse_b, tuning.TIE_SECONDS / task.device.memory_bytes, 1)
+        sweep.fastest(_shared_tables(composer, free, len(task.ranges)))
     else:
         sweep.bound()
     tried = (Tried(task.search, task.inverse_b, task.device.memory_bytes, task.least_held),)
@@ -133,7 +125,6 @@ def _within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
         limit=memory,
         inverse_b=task.inverse_b,
         gap=tuning.COMPOSED_GAP,
-        near_tables=_near_tables(composer, _near_prices(task)) if task.memory_price else None,
         combining=task.search is Search.COMPOSED_WITHIN_MEMORY,
     )
     bounds = {held: result.paced_bound(task.inverse_b) for held, result in results.items()}
@@ -196,6 +187,6 @@ def _composer_on(layered: LayeredGraph, device: Device, mesh: LogicalMesh) -> Co
 
 
 @lru_cache(maxsize=tuning.KEPT_MESHES)
-def _near_tables(composer: Composer, prices: tuple[Price, ...]) -> BlockTables:
-    """Block tables at prices that many tasks on a mesh share."""
-    return composer.tables(prices)
+def _shared_tables(composer: Composer, price: Price, ranges: int) -> BlockTables:
+    """Block tables at a price, which tasks of single ranges on one mesh share."""
+    return composer.tables((price,), ranges)

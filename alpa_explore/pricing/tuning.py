@@ -32,9 +32,6 @@ hand."""
 SWEEP_PRICES = (3e-1, 3.0, 1e4)
 """Prices of a whole device of memory, in multiples of the seconds of a stage, at which ranges that overflow are
 composed; at the last one no saved time justifies a byte. Set by hand; not measured."""
-NEAR = (1.0, 2.0, 4.5)
-"""Prices of memory, in multiples of the estimated price of a byte, at which all blocks of a mesh are contracted for
-stages that are priced on demand. Set by hand; not measured."""
 COMPOSED_GAP = 0.8 * TOLERANCE
 """Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Not critical: half or
 twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""

@@ -30,24 +30,19 @@ Asked = tuple[Search, str, int]
 
 
 def open_questions(
-    readings: Mapping[str, Reading],
-    counts: Collection[int],
-    *,
-    solve: bool = True,
-    exact: bool = True,
-    asked: Collection[Asked] = (),
+    readings: Mapping[str, Reading], counts: Collection[int], *, solve: bool = True, asked: Collection[Asked] = ()
 ) -> dict[int, list[OpenQuestion]]:
     """Of the problems of one stage (one for each logical mesh and version), for each number of microbatches held: those
     whose lower bound is below the best candidate of all of them. Where composition is not finished for a problem its
-    candidates close nothing. Without `solve` no solver is asked for choices that fit, without `exact` only where the
-    gap is wider than TOLERANCE; what was `asked` of a solver in this search is not asked again."""
+    candidates close nothing. Without `solve` no solver is asked for choices that fit; what was `asked` of a solver in
+    this search is not asked again."""
     complete = {key: reading for key, reading in readings.items() if reading.complete}
     uncomposed = [
         (reading, OpenQuestion(key, reading.partial_bound, Search.COMPOSED))
         for key, reading in readings.items()
         if key not in complete
     ]
-    most, ask = max(counts), partial(_question, asked=asked, solve=solve, exact=exact)
+    most, ask = max(counts), partial(_question, asked=asked, solve=solve)
     unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
     for held in counts if uncomposed or unproven else ():
@@ -60,9 +55,7 @@ def open_questions(
     return questions
 
 
-def _question(
-    key: str, reading: Reading, held: int, *, asked: Collection[Asked], solve: bool, exact: bool
-) -> OpenQuestion | None:
+def _question(key: str, reading: Reading, held: int, *, asked: Collection[Asked], solve: bool) -> OpenQuestion | None:
     """None where the gap is closed or small enough."""
     book = reading.book
     if not reading.may_fit(held):
@@ -71,7 +64,7 @@ def _question(
         return OpenQuestion(key, reading.bound_seconds, Search.FASTEST)
     if not reading.short_of_memory(held):
         return None if reading.proven else OpenQuestion(key, reading.bound_seconds, None)
-    bound, easy = reading.bound_within(held), solve and exact and book.variables <= EASY_ILP_VARIABLES
+    bound, easy = reading.bound_within(held), solve and book.variables <= EASY_ILP_VARIABLES
     near = reading.seconds_within(held) <= bound * (1 + TOLERANCE)
     if near and not easy:
         return None

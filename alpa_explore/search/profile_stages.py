@@ -15,9 +15,9 @@ from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve, resolve_each
-from alpa_explore.search.stage_pricing import Basis, NotComposableError, StagePricing
+from alpa_explore.search.stage_pricing import NotComposableError, StagePricing
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS, MOST_SOLVED_WITHIN_MEMORY
+from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
 
 SOLVED_BY = (
     "arguments.py",
@@ -54,7 +54,6 @@ _GAP = (
     "faster."
 )
 _NOTHING_FITS = "No plan that fits was found, though one may exist: memory is short, or a stage is very large."
-_SEARCH_ON = " Plan with this delta to search to the end."
 
 
 def profile_stages(
@@ -88,32 +87,33 @@ def profile_stages(
     return pricing.profile(replace(costs, screened=pricing.screened()), _unproven(pricing))
 
 
-def _unproven(pricing: StagePricing, remedy: str = "") -> list[str]:
+def _unproven(pricing: StagePricing) -> list[str]:
     """The warning of a search that has left a gap, if it has."""
     gap = pricing.gap()
     if gap <= TOLERANCE:
         return []
-    return [(_NOTHING_FITS if gap == math.inf else _GAP.format(gap)) + remedy]
+    return [_NOTHING_FITS if gap == math.inf else _GAP.format(gap)]
 
 
 def profile_on_demand(
     layered: LayeredGraph,
     query: PipelineQuery,
     *,
-    basis: Basis,
     cancel: threading.Event | None = None,
     layer_flops: tuple[int, ...] = (),
 ) -> StageProfile | None:
     """Candidates of the stages that the best pipeline needs, as good as those of `profile_stages`, and lower bounds for
-    all other stages, from the costs of another layering; None where a stage that is needed cannot be composed. Of a
-    thousand stages about thirty are priced. CancelledError when cancelled."""
+    all other stages. Of a thousand stages about thirty are priced. None where a
+    stage that is needed cannot be composed, or memory is short: then `profile_stages` is as fast, and prices all.
+    CancelledError when cancelled."""
     try:
-        pricing = _on_demand(layered, query, basis=basis, cancel=cancel, layer_flops=layer_flops)
-        costs = resolve(pricing, query)
+        pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops)
+        costs = resolve(pricing, query, within_memory=False)
     except NotComposableError:
         return None
-    incomplete = _INCOMPLETE.format(len(costs.candidates), query.num_microbatches)
-    return pricing.profile(costs, [incomplete, *_unproven(pricing, _SEARCH_ON)])
+    if _unproven(pricing):
+        return None
+    return pricing.profile(costs, [_INCOMPLETE.format(len(costs.candidates), query.num_microbatches)])
 
 
 def a_pipeline_fits(
@@ -126,7 +126,7 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
-    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops, most_solved=0)
+    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops)
     try:
         while True:
             costs = pricing.costs()
@@ -139,22 +139,11 @@ def a_pipeline_fits(
 
 
 def _on_demand(
-    layered: LayeredGraph,
-    query: PipelineQuery,
-    *,
-    cancel: threading.Event | None,
-    layer_flops: tuple[int, ...],
-    basis: Basis | None = None,
-    most_solved: int = MOST_SOLVED_WITHIN_MEMORY,
+    layered: LayeredGraph, query: PipelineQuery, *, cancel: threading.Event | None, layer_flops: tuple[int, ...]
 ) -> StagePricing:
-    """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each."""
+    """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each. No solver
+    is asked for choices that fit."""
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
     return StagePricing(
-        (layered,),
-        query,
-        solving,
-        layer_flops=layer_flops,
-        first=Search.FASTEST_COMPOSED,
-        basis=basis,
-        most_solved=most_solved,
+        (layered,), query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0
     )

@@ -8,8 +8,7 @@ book (`Library`); equal problems have one. `first` says which problems get choic
     FASTEST_COMPOSED       each when a pipeline may want it, for this B alone
 
 Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, wait in any case. A problem
-without choices has the lower bound that follows from its FLOPs and bytes and from the costs of another layering
-(`search.bounds`), then that of composition.
+without choices has the lower bound that follows from its FLOPs and bytes (`search.bounds`), then that of composition.
 
 Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
 itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
@@ -27,7 +26,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh, logical_meshes
 from alpa_explore.intra_op.composition.cut_blocks import Range
@@ -63,13 +61,6 @@ class NotComposableError(Exception):
     """A problem that is priced on demand cannot be composed."""
 
 
-class Basis(NamedTuple):
-    """Another layering of the same graph, and the costs of its stages on the same cluster."""
-
-    layered: LayeredGraph
-    costs: StageCosts
-
-
 class StagePricing:
     """The stage costs of the versions of a layering, from `begin` on. CancelledError when cancelled: what was found
     stays in the cache."""
@@ -82,24 +73,20 @@ class StagePricing:
         *,
         layer_flops: tuple[int, ...],
         first: Search,
-        basis: Basis | None = None,
         most_solved: int = tuning.MOST_SOLVED_WITHIN_MEMORY,
     ) -> None:
-        """`first` as above; `basis`, where known, raises the bounds of problems without choices. After `most_solved`
-        problems no solver is asked for choices that fit."""
+        """`first` as above. After `most_solved` problems no solver is asked for choices that fit."""
         self.query, self._first, self._solver = query, first, solving.solver
         self._on_demand, self._most_solved = first is Search.FASTEST_COMPOSED, most_solved
         self.counts = query.held_counts(versions[0].num_layers)
         self._problems = [StageProblems(layered, query.cluster) for layered in versions]
         self._unpriced = replace(unpriced_costs(versions, query, layer_flops), complete=not self._on_demand)
-        self._memory_prices = {} if basis is None else basis.costs.memory_prices(query.num_microbatches)
-        """An estimate of the price of a byte on each mesh where memory is short."""
         self._stages: dict[RangeKey, list[CellProblem]] = {}
         """Every feasible cell with its problems: of each version, on each logical mesh."""
         self._at_once: dict[str, None] = {}
         """The problems that get choices in `begin`."""
         with no_collection():  # ten thousands of permanent objects
-            tasks, unsampled = self._collect(basis)
+            tasks, unsampled = self._collect()
             self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
         self._alone: set[str] = set()
         """Problems that cannot be composed: they have bounds until a pipeline wants them, each is then solved by
@@ -114,7 +101,7 @@ class StagePricing:
         """What was read for each cell, and the questions that this left open."""
         self._asked_solvers: set[Asked] = set()
 
-    def _collect(self, basis: Basis | None) -> tuple[dict[str, Task], dict[str, Screened]]:
+    def _collect(self) -> tuple[dict[str, Task], dict[str, Screened]]:
         """The distinct problems of all feasible stages, as tasks for near-optimal choices, and what bounds their
         choices."""
         query, cluster, layers = self.query, self.query.cluster, self._unpriced.num_layers
@@ -132,21 +119,18 @@ class StagePricing:
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
         round_held = math.ceil if query.holds_parts(layers) else math.floor
         for version, problems in enumerate(self._problems):
-            other, known = basis or Basis(problems.layered, self._unpriced)
             devices = [kind.device for kind in cluster.kinds]
-            bounds = LowerBounds(
-                problems.layered, devices, meshes, other=other, known=known, num_microbatches=query.num_microbatches
-            )
-            divided = [0.0 if self._on_demand else bounds.divided(submesh) for submesh in range(len(meshes))]
+            bounds = LowerBounds(problems.layered, devices)
+            divided = [0.0 if self._on_demand else bounds.divided(of_submesh) for of_submesh in meshes]
             for cell in cells:
                 first, last, submesh = cell
                 waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
                 held = most_held[first, last]
-                most = round_held(min(max(bounds.most_held(*cell), 0.0), held))
+                most = round_held(min(max(bounds.most_held(first, last, query.submeshes[submesh]), 0.0), held))
                 for mesh in meshes[submesh]:
                     key = problem_key(problems.stage(first, last), prices[mesh])
                     self._stages.setdefault(cell, []).append(CellProblem(cell, mesh, version, key))
-                    least = Screened(bounds.seconds(*cell, mesh) if waits else 0.0, most)
+                    least = Screened(bounds.seconds(first, last, mesh) if waits else 0.0, most)
                     unsampled[key] = least.both(unsampled.get(key, least))
                     if not waits:
                         self._at_once[key] = None
@@ -205,9 +189,7 @@ class StagePricing:
             or known[0] != solve
             or any(now is not then for now, then in zip(readings.values(), known[1], strict=True))
         ):
-            questions = open_questions(
-                readings, self.counts, solve=solve, exact=not self._on_demand, asked=self._asked_solvers
-            )
+            questions = open_questions(readings, self.counts, solve=solve, asked=self._asked_solvers)
             known = self._asked[cell] = solve, list(readings.values()), questions
         return known[2]
 
@@ -400,12 +382,7 @@ class StagePricing:
             mesh=tasks[0].mesh.squeezed(),
             ranges=tuple((layers, task.ranges[0][1]) for layers, task in zip(problems, tasks, strict=True)),
             known=books if search is Search.COMPOSED and bounded else {},
-            memory_price=self._memory_price(tasks[0].mesh),
         )
-
-    def _memory_price(self, mesh: LogicalMesh) -> float | None:
-        """What stages that are priced on demand take a byte to cost on this mesh."""
-        return self._memory_prices.get(mesh, 0.0) if self._on_demand else None
 
     def _composable(self, on: OnMesh) -> dict[Range, str]:
         """The problems on a mesh of which it is not known that they cannot be composed."""
@@ -426,8 +403,7 @@ class StagePricing:
         for key, asked in counts.items():
             task, reading = self.library.tasks[key], self.library.read(key)
             asked.update(n for n in range(task.least_held, reading.most_held + 1) if reading.short_of_memory(n))
-            price = self._memory_price(task.mesh)
-            tasks.append(replace(task, search=search, counts=tuple(sorted(asked)), memory_price=price))
+            tasks.append(replace(task, search=search, counts=tuple(sorted(asked))))
         return tasks
 
     def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:

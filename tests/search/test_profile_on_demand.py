@@ -1,4 +1,4 @@
-"""Another delta from known stage costs: bounds hold, the plan is the planner's own, only some stages are priced."""
+"""Another delta: the plan is that of the whole planner, where only some stages are priced, too."""
 
 import math
 import threading
@@ -9,7 +9,6 @@ import pytest
 
 import alpa_explore as ax
 import alpa_explore.planner.replan as replanning
-from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import MemoryLimitedChoice
@@ -22,8 +21,8 @@ from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_on_demand
-from alpa_explore.search.stage_pricing import Basis, StagePricing
+from alpa_explore.search.profile_stages import a_pipeline_fits, profile_on_demand, profile_stages
+from alpa_explore.search.stage_pricing import StagePricing
 
 B = 8
 
@@ -42,55 +41,15 @@ def gpt():
     return microbatch_graph("gpt-tiny", B)
 
 
-def bounds_above_shares(graph, where, *counts):
-    """How many bounds by the costs of the other layering are above those by FLOPs; all are below what they bound."""
-    plans = [planned(graph, where, layers, delta=2.0) for layers in counts]
-    tight = 0
-    for plan, other in (plans, plans[::-1]):
-        layered, known = (layered_graphs(p, graph)[0] for p in (plan, other))
-        meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
-        least = LowerBounds(layered, [where.device], meshes, other=known, known=other.costs, num_microbatches=B)
-        alone = replace(other.costs, candidates={})
-        shares = LowerBounds(layered, [where.device], meshes, other=known, known=alone, num_microbatches=B)
-        for cell, candidates in plan.costs.candidates.items():
-            for c in candidates:
-                bound = least.seconds(*cell, c.logical_mesh)
-                assert 0 < shares.seconds(*cell, c.logical_mesh) <= bound
-                assert bound <= c.latency_seconds(B) * (1 + 1e-9), (cell, c.logical_mesh.shape)
-                tight += bound > 1.0001 * shares.seconds(*cell, c.logical_mesh)
-                for held in range(1, B + 1):
-                    assert held <= least.most_held(*cell) or c.peak_bytes(held) > where.device.memory_bytes
-    return tight
-
-
-@pytest.mark.sweep(kept=1, in_turn=True)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rematerialization", "overlap", "text"),
-    [(True, 0.0, "1x4:v100"), (False, 0.0, "2x2:v100"), (True, 0.9, "1x2:v100"), (False, 0.7, "1x4:v100")],
-)
-def test_no_choice_of_a_stage_is_faster_or_smaller_than_the_costs_of_other_layers_say(
-    gpt, rematerialization, overlap, text
-):
-    graph, where = replace(gpt, rematerialization=rematerialization), cluster(text, overlap=overlap)
-    tight = bounds_above_shares(graph, where, 4, 3)
-    assert tight > 20 or (rematerialization and overlap and not tight)
-
-
-def test_what_another_layering_computes_twice_is_in_a_bound_once(gpt):
-    assert bounds_above_shares(replace(gpt, rematerialization=True), cluster("1x2:v100"), 4, 2) > 5
-
-
 def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
     where = cluster(memory_bytes=2_000_000)
     graph = replace(gpt, rematerialization=True)
     plan = planned(graph, where, 4)
     (layered,) = layered_graphs(plan, graph)
-    meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
-    least = LowerBounds(layered, [where.device], meshes, other=layered, known=plan.costs, num_microbatches=B)
+    least = LowerBounds(layered, [where.device])
     useful = 0
     for cell, candidates in plan.costs.candidates.items():
-        most = least.most_held(*cell)
+        most = least.most_held(*cell[:2], plan.costs.submeshes[cell[2]])
         for c in candidates:
             fits = [held for held in range(1, 200) if c.peak_bytes(held) <= where.device.memory_bytes]
             assert max(fits, default=-math.inf) <= max(most, -1.0) or not fits
@@ -110,12 +69,10 @@ def test_another_delta_leads_to_the_plan_that_the_whole_planner_makes(gpt, memor
     found, whole = ax.replan(before, delta=0.2), planned(graph, where, 4, delta=0.2)
     assert found.layers == whole.layers != before.layers
     assert found.options.delta == 0.2
-    assert not found.costs.complete
-    assert 0 < len(found.costs.candidates) < len(whole.costs.candidates)
-    t, least = found.predicted.iteration_seconds, whole.predicted.iteration_seconds
-    assert abs(t - least) <= 2 * TOLERANCE * least
+    assert found.costs.complete == (memory_bytes is not None), "where memory is short the whole planner runs"
     if memory_bytes is None:
-        assert math.isclose(t, least, rel_tol=1e-9)
+        assert 0 < len(found.costs.candidates) < len(whole.costs.candidates)
+    assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=1e-9)
     assert all(s.peak_bytes <= where.device.memory_bytes for s in found.stages)
     for one, other in pairwise((before, found, whole)):
         assert one.cluster == other.cluster
@@ -219,12 +176,28 @@ def test_errors_say_what_stands_in_the_way(gpt):
         ax.replan(by_hand, delta=0.2)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [{"schedule": "interleaved-1f1b", "stages_per_submesh": 2}, {"schedule": "auto"}])
+def test_schedules_that_compete_or_take_turns_are_those_of_the_whole_planner(gpt, asked):
+    """Fault of 0.1.0: the stages that a submesh runs in turn were not priced, and T was then not that of the simulated
+    iteration: 1.2 % too short for GPT-39B on 8x8:h100."""
+    where = replace(cluster("1x4:v100"), device=ax.Cluster.parse("1x4:h100").device)
+    options = ax.PipelineOptions(num_stages=2, **asked)
+    before = planned(gpt, where, 4, pipeline=options)
+    found = ax.replan(before, delta=0.2, pipeline=options)
+    whole = planned(gpt, where, 4, delta=0.2, pipeline=options)
+    assert found.layers == whole.layers != before.layers
+    assert found.predicted == whole.predicted
+    assert found.options == whole.options
+    assert found.schedules == whole.schedules
+
+
 def on_demand(graph, memory_bytes, plan):
     """The arguments of a search for stages of a plan, on devices with so much memory."""
-    where = cluster(memory_bytes=memory_bytes)
     (layered,) = layered_graphs(plan, graph)
-    query = PipelineQuery(cluster=where, options=ax.PipelineOptions(), num_microbatches=B)
-    return layered, query, Basis(layered, replace(plan.costs, device_memory_bytes=memory_bytes))
+    return layered, PipelineQuery(
+        cluster=cluster(memory_bytes=memory_bytes), options=ax.PipelineOptions(), num_microbatches=B
+    )
 
 
 @pytest.mark.slow
@@ -232,10 +205,9 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     plan = planned(gpt, cluster(), 4, delta=2.0)
     checked, one, other = 0, (1, 1, 1), (2, 2, 1)
     for memory_bytes in range(900_000, 1_000_000, 24_000):
-        layered, query, basis = on_demand(gpt, memory_bytes, plan)
+        layered, query = on_demand(gpt, memory_bytes, plan)
         solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-        first = Search.FASTEST_COMPOSED
-        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=first, basis=basis)
+        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=Search.FASTEST_COMPOSED)
         for held in range(1, 5):
             costs = pricing.costs()
             while held in costs.bounds.get(one, ()):
@@ -249,21 +221,21 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     assert checked >= 3
 
 
-def test_a_stage_for_which_composition_finds_no_choice_that_fits_is_solved_for_and_else_a_warning_says_so(
-    gpt, monkeypatch
-):
-    """Faults of 0.1.0: such a stage was dropped without a word, and later without asking a solver."""
+def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_nothing_is_said(gpt, monkeypatch):
+    """Fault of 0.1.0: such a stage was dropped without a word."""
     one = ax.PipelineOptions(num_stages=1)
     plan = planned(gpt, cluster(), 4, delta=2.0, pipeline=one)
-    layered, query, basis = on_demand(gpt, int(plan.stages[0].peak_bytes) - 1, plan)
+    layered, query = on_demand(gpt, int(plan.stages[0].peak_bytes) - 1, plan)
     query = replace(query, options=one)
     monkeypatch.setattr(
         tasks,
         "fastest_within_memory",
         lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1e-9, price=0.0) for n in counts},
     )
-    found = profile_on_demand(layered, query, basis=basis)
-    assert query.best(found.costs).feasible
+    assert profile_on_demand(layered, query) is None, "the whole planner is to be asked"
+    assert a_pipeline_fits(layered, query) is None, "neither is known"
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    assert query.best(profile_stages((layered,), query, solving).costs).feasible
     monkeypatch.setattr(tasks, "fastest_fitting", lambda *_: PriceBook())
-    (warning,) = [w for w in profile_on_demand(layered, query, basis=basis).warnings if "another B" not in w]
+    (warning,) = profile_stages((layered,), query, solving).warnings
     assert "No plan that fits was found, though one may exist" in warning

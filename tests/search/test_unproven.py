@@ -2,17 +2,12 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.cluster import logical_meshes
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.pricing import tasks
-from alpa_explore.search.bounds.lower_bounds import LowerBounds
 
 B = 4
 
@@ -53,21 +48,3 @@ def test_what_was_not_proven_is_searched_again_when_the_plan_is_asked_for_again(
     assert not again.warnings
     assert again.predicted.iteration_seconds == pytest.approx(proven.predicted.iteration_seconds, rel=1e-12)
     assert 0 < again.statistics.cached_solves < again.statistics.distinct_solves, "the others are not searched again"
-
-
-def test_costs_that_are_not_proven_bound_no_stage_of_another_layering(plans) -> None:
-    """So another delta may begin with them."""
-    doubtful, _, proven = plans
-    graph = microbatch_graph("mlp-tiny", B)
-    where = doubtful.cluster
-    raised = []
-    for plan in (doubtful, proven):
-        (layered,) = layered_graphs(plan, graph)
-        meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
-        how = {"other": layered, "num_microbatches": B}
-        least = LowerBounds(layered, [where.device], meshes, known=plan.costs, **how)
-        shares = LowerBounds(layered, [where.device], meshes, known=replace(plan.costs, candidates={}), **how)
-        stages = [(*cell, c.logical_mesh) for cell, found in plan.costs.candidates.items() for c in found]
-        by_costs, by_shares = (np.array([of.seconds(*stage) for stage in stages]) for of in (least, shares))
-        raised.append(np.any(by_costs > by_shares * (1 + 1e-9)))
-    assert raised == [False, True]

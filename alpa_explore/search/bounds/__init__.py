@@ -1,7 +1,6 @@
 """Lower bounds on stages without a solve.
 
-    lower_bounds    seconds of a stage, from the FLOPs and bytes of its operators and from the costs of another layering
-    entering_sums   the correction of these bounds for pending sums that cross a stage boundary
+    lower_bounds    seconds of a stage, from the FLOPs and bytes of its operators
     least_bytes     bytes that a range of layers holds at least
 
 It imports no solver and nothing else of `search`.
