@@ -30,5 +30,5 @@ Between a `StageProblem` and a `Plan` there are these concepts:
 It calls `pricing` for the costs of a stage and `inter_op.stage_table` for the best pipeline. Plans and the planner
 stand above it.
 
-Concepts that others use: Basis, PipelineQuery, SolveContext, StageProfile.
+Concepts that others use: PipelineQuery, SolveContext, StageProfile.
 """
