@@ -53,7 +53,6 @@ _GAP = (
     "The best plan is not proven, because memory is short or a stage is very large: another one may be up to {:.1%} "
     "faster."
 )
-_NOTHING_FITS = "No plan that fits was found, though one may exist: memory is short, or a stage is very large."
 
 
 def profile_stages(
@@ -84,15 +83,9 @@ def profile_stages(
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
-    return pricing.profile(replace(costs, screened=pricing.screened()), _unproven(pricing))
-
-
-def _unproven(pricing: StagePricing) -> list[str]:
-    """The warning of a search that has left a gap, if it has."""
     gap = pricing.gap()
-    if gap <= TOLERANCE:
-        return []
-    return [_NOTHING_FITS if gap == math.inf else _GAP.format(gap)]
+    unproven = [_GAP.format(gap)] if TOLERANCE < gap < math.inf else []  # inf: no plan
+    return pricing.profile(replace(costs, screened=pricing.screened()), unproven)
 
 
 def profile_on_demand(
@@ -111,7 +104,7 @@ def profile_on_demand(
         costs = resolve(pricing, query, within_memory=False)
     except NotComposableError:
         return None
-    if _unproven(pricing):
+    if pricing.gap() > TOLERANCE:
         return None
     return pricing.profile(costs, [_INCOMPLETE.format(len(costs.candidates), query.num_microbatches)])
 
