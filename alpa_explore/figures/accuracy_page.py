@@ -1,7 +1,5 @@
 """How good are these numbers? All measured runs beside their predictions as one self-contained HTML page."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import partial

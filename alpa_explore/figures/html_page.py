@@ -4,8 +4,6 @@ A plan may come from a stranger, so every name in it is escaped. Should one slip
 the page runs no script other than the two written here, and loads nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

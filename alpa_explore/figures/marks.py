@@ -8,8 +8,6 @@ All marks take `name` (in the legend, unless `listed` is False), `keys` (see `fi
 each mark, a template for all, or None. `looks` are further properties in plotly's words; their types are plotly's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any

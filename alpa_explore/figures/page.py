@@ -1,7 +1,5 @@
 """A plan as one self-contained HTML page: every figure with its table."""
 
-from __future__ import annotations
-
 import os
 
 from alpa_explore import units

@@ -1,7 +1,5 @@
 """The figures of a plan in the order of the HTML page, each with its question and its table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

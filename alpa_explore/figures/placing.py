@@ -1,7 +1,5 @@
 """Where points and their labels go: axis ranges that fit the points, and labels that do not cover one another."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

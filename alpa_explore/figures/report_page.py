@@ -3,8 +3,6 @@
 The page shows settings only where plans differ in them, and marks what differs from the chosen plan.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

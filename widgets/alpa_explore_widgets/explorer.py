@@ -1,18 +1,16 @@
 """The explorer: one widget that shows a plan, with controls to change its settings."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import ipywidgets as W
 from IPython.display import display
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
-from alpa_explore.graph import full_precision
+from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CONFIG_FAMILY, entry
 from alpa_explore.plans.export.export import TARGETS
@@ -45,12 +43,8 @@ from alpa_explore_widgets.session.settings import Settings, device_setting, sett
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_groups import tabs_of
-from alpa_explore_widgets.tab_kinds.panel import css_name
+from alpa_explore_widgets.tab_kinds.panel import Panel, css_name
 from alpa_explore_widgets.tab_kinds.panel_list import PanelList
-
-if TYPE_CHECKING:
-    from alpa_explore.graph import TrainingGraph
-    from alpa_explore_widgets.tab_kinds.panel import Panel
 
 _SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.phrases import stage_phrase, submesh_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.iteration import eq_2_sum, iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
@@ -22,8 +24,6 @@ from alpa_explore.plans.report.text import fullest, pace_setter
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanStage
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
 

@@ -4,12 +4,13 @@ else.
 A new panel is one line here, and its lesson in `lessons.py` where it explains a step of the algorithm.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore.baselines.kinds import KINDS
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.tab_kinds.panel import Panel
 from alpa_explore_widgets.tab_kinds.panel_list import Tab
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
@@ -31,12 +32,6 @@ from alpa_explore_widgets.tabs.solvers import SolversPanel
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.tab_kinds.panel import Panel
 
 
 def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:

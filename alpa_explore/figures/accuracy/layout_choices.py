@@ -1,7 +1,5 @@
 """Does the planner choose well? The measured time of the layout predicted to be best, over that of the best one."""
 
-from __future__ import annotations
-
 from statistics import fmean, median
 
 from alpa_explore import units

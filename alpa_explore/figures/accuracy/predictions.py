@@ -1,7 +1,5 @@
 """Predicted against measured: every run a point, the diagonal, and the bands of ±10 % and ±25 %."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

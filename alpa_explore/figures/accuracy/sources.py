@@ -1,7 +1,5 @@
 """The errors of each source of measured runs: how wide they are, and to which side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

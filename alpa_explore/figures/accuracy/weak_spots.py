@@ -1,7 +1,5 @@
 """Where the model is wrong and why: the kinds of runs that add most to the error of their source."""
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.accuracy.record import Record, stored_reasons
 from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots

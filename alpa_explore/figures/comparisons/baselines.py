@@ -1,7 +1,5 @@
 """The automatic plan beside the baselines: the time of an iteration, and the memory of the fullest device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

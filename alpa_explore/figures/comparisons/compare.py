@@ -1,7 +1,5 @@
 """Two plans beside each other: what changed, and what that did to time, memory and every stage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any

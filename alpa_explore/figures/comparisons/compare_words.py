@@ -1,7 +1,5 @@
 """Two plans beside each other in words and rows: what changed, and what that did."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

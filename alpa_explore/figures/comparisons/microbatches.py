@@ -1,7 +1,5 @@
 """T, throughput and memory of the fullest device over the number of microbatches B."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log10
 

@@ -1,7 +1,5 @@
 """The plans that were tried: throughput against memory, and the Pareto frontier."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

@@ -1,7 +1,5 @@
 """The points of the search figure: plans that are nearly equal in throughput and memory are one point."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

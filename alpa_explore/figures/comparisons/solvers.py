@@ -1,7 +1,5 @@
 """Formulations of one sharding problem side by side: the seconds of each, and its gap above the optimum."""
 
-from __future__ import annotations
-
 import math
 
 from alpa_explore import units

@@ -1,7 +1,5 @@
 """Why a plan takes as long as it does: the parts of its time, what limits it, and what single changes would save."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

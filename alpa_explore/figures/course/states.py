@@ -1,7 +1,5 @@
 """A figure with a slider or a menu that moves through precomputed states: no kernel is needed to touch it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the first part of their module's name ('embedding', 'final_norm'). A backward op
 the forward operator that they belong to, so that a group holds all three.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

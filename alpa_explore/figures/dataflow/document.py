@@ -5,8 +5,6 @@ A tile stands for a tensor: its spec says into how many parts each mesh axis cut
 that the page can draw them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

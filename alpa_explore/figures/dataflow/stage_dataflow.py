@@ -4,8 +4,6 @@
 operators of all of them. Updates of the weights of one part of a block (its attention, its MLP) are one node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

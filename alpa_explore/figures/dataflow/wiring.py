@@ -5,8 +5,6 @@ several ('native_layer_norm.0'). Operators that take no time and move nothing (v
 from the operator before them to the one behind them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The devices of the cluster as a grid, each with its stage and the contents of its memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise

@@ -3,8 +3,6 @@
 A choice is named by what it means to the user (`choice_names`); what is proven about it stands in its hover text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

@@ -3,8 +3,6 @@
 A layer is a run of consecutive forward operators (Alpa, §5.2, Eq. 6).
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sharding of a stage: a row for each operator, or for several equal ones, with its sharding specs and seconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

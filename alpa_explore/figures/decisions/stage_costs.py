@@ -1,7 +1,5 @@
 """Stage costs: the latency of each range of layers on each submesh, what does not fit, and what the plan uses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

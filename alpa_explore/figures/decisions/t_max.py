@@ -3,8 +3,6 @@
 This is the objective. T of the plan is what an iteration takes, and equal to it in the paper's mode alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The best uniform layout over the number of devices: tokens a second, efficiency, and where the model fits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

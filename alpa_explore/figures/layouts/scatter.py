@@ -1,7 +1,5 @@
 """The layouts of a model on a cluster: the time of an iteration against the memory of the fullest device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

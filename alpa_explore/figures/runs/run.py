@@ -1,7 +1,5 @@
 """A run beside its prediction: the seconds of the tasks of every stage, and the memory of every rank."""
 
-from __future__ import annotations
-
 from statistics import fmean
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run in progress: the loss of each step, and its seconds beside the predicted ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import Any

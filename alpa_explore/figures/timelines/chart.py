@@ -1,7 +1,5 @@
 """Where one timeline is drawn: the axes of its tasks and its memory, and the place of a moment on the axis of time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Memory over time below a timeline: curves of the fullest submeshes, and the contents of the fullest one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore import units

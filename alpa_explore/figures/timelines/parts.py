@@ -4,8 +4,6 @@ An iteration of a thousand microbatches is a thousand times nearly the same: wha
 how it empties. The default shows these two and some microbatches between them, side by side at one scale.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

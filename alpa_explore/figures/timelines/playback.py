@@ -4,8 +4,6 @@ The page moves a cursor over the figure of the same timelines and window, and sa
 moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Timelines of many tasks reduced to a fixed number of intervals of time."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What fills a device of one stage over an iteration, stacked by part, below the tasks of the stage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ a prime (3′), those of the third two. Idle time is hatched, sends lead from ro
 underlined.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

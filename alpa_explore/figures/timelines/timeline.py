@@ -5,8 +5,6 @@ microbatches, and the drain. A strip of the whole iteration at the bottom says w
 part; one with more than some hundred tasks shows how busy each submesh is over time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 While the static site is built, the output holds all states of the figure as well: a page has no kernel.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sharding problem as a workbench: a click on a strategy chooses it, and the cost is seen at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What the page draws from a document, without the kernel: the graph of a stage (laid out by dagre,
 `static/dagre.NOTICE`), and the playback of an iteration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import traitlets

@@ -1,7 +1,5 @@
 """The controls of the explorer: number, choice and text fields, buttons, tabs, and the bridge to the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

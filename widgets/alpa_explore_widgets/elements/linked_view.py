@@ -1,7 +1,5 @@
 """HTML whose marks are linked with the figures: they carry keys, follow the selection, and select what is clicked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The base of the widgets that a page changes, their JavaScript modules, and all widgets below one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

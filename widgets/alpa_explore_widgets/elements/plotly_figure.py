@@ -6,20 +6,15 @@ that figures stay pure functions of the plan. Figures are sent gzipped: hover te
 300 kB of JSON become 20 kB, in less than a millisecond.
 """
 
-from __future__ import annotations
-
 import gzip
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import traitlets
 
-from alpa_explore.figures.style import CONFIG
+from alpa_explore.figures.style import CONFIG, Figure
 from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 @cache
@@ -63,7 +58,7 @@ class PlotlyFigure(PageWidget):
         super().__init__(**traits)
         self.on_msg(self.receive)
 
-    def draw(self, figure: go.Figure, label: str) -> None:
+    def draw(self, figure: Figure, label: str) -> None:
         """Show `figure`; `label` describes it for screen readers."""
         height = figure.layout.height
         with self.hold_sync():
@@ -73,7 +68,7 @@ class PlotlyFigure(PageWidget):
             self.packed = self.pack(figure)
 
     @staticmethod
-    def pack(figure: go.Figure) -> bytes:
+    def pack(figure: Figure) -> bytes:
         """A figure as it is sent."""
         # mtime=0: an equal figure gives equal bytes, hence no change and no message.
         return gzip.compress((figure.to_json(validate=False) or "").encode(), 3, mtime=0)

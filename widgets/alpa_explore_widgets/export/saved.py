@@ -1,27 +1,22 @@
 """The plan as a plain HTML table and as a picture: what a saved notebook shows when no kernel is running."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from IPython.display import display, update_display
 
 from alpa_explore import units
 from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import sentence
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.overview.picture import plan_svg
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.settings import Settings
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.state import State
 
 _COLUMNS = (
     "stage",

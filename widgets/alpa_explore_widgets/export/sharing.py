@@ -1,20 +1,13 @@
 """Code for the current settings, names of saved files, and plan files that the user opens."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alpa_explore.errors import PlanFileError
-from alpa_explore.plans.plan import load_plan
+from alpa_explore.plans.export.exported import Exported
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.spec_constraint import mappings
-from alpa_explore_widgets.session.settings import cluster_text
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.export.exported import Exported
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import Settings, cluster_text
 
 _DEVICE = {
     "memory_bytes": "memory_bytes",

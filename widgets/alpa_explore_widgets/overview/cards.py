@@ -1,19 +1,14 @@
 """The four cards of the overview."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING
 
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.overview.cluster import cluster_card
 from alpa_explore_widgets.overview.drawing import Card
 from alpa_explore_widgets.overview.layers import layers_card
 from alpa_explore_widgets.overview.timeline import timeline_card
 from alpa_explore_widgets.overview.why import why_card
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
 
 CARDS: tuple[Callable[[Plan], Card], ...] = (layers_card, cluster_card, timeline_card, why_card)
 """In the order of reading."""

@@ -1,18 +1,13 @@
 """The plan as one SVG that needs neither a kernel nor a style sheet: what a saved notebook shows, also on GitHub."""
 
-from __future__ import annotations
-
 from html import escape
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import chosen_t_max
 from alpa_explore.plans.report.text import plan_words, sentence
 from alpa_explore_widgets.overview.cards import CARDS
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box, line
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
 
 _WIDTH, _GAP, _HEAD, _TITLE = 470, 30, 46, 44
 """Of a card, between two, of the heading of the picture and of a card, in pixels."""

@@ -1,25 +1,19 @@
 """The timeline: what each submesh does in one iteration: its warm-up, some steady microbatches, and the drain."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import mixed, stage_color
 from alpa_explore.figures.timelines.parts import Part, shown_parts
+from alpa_explore.numerics.arrays import Ints
 from alpa_explore.plans.phrases import stage_phrase
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import pace_setter
 from alpa_explore.plans.timeline import plan_timeline
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import Action
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box, boxes
-
-if TYPE_CHECKING:
-    from alpa_explore.numerics.arrays import Ints
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.schedules.simulator.timeline import Timeline
 
 _HEAD = 16.0
 """Room for the names of the parts."""

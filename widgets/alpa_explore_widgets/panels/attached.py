@@ -1,21 +1,17 @@
 """Attached hosts: the address of a Dask scheduler, tables of its hosts and links, and a button that plans for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button, TextField
 from alpa_explore_widgets.panels.messages import fault_html
 from alpa_explore_widgets.panels.setting_controls import fold
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.runs import Attaching
-    from alpa_explore_widgets.session.state import State
-    from alpa_explore_widgets.session.training_run import Attachment
+from alpa_explore_widgets.session.runs import Attaching
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.training_run import Attachment
 
 
 class AttachedPanel:

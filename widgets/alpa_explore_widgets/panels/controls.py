@@ -1,7 +1,5 @@
 """A control for each setting: the two sliders that stay in view, and the left column."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,9 +1,6 @@
 """Teaching mode: the lesson of the selected tab, and a button to the next one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
@@ -11,9 +8,7 @@ from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.report.text import pace_setter
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.lessons import LESSONS, lesson_html
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import State
 
 
 class LessonPanel:

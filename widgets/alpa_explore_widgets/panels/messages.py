@@ -1,19 +1,14 @@
 """Error messages in the explorer: what failed, what was found, what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.fault import Fault, Offer, Offers
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.fault import Fault, Offer, Offers
+from alpa_explore_widgets.session.state import State
 
 
 class MessagesPanel:

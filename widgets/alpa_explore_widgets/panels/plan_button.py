@@ -1,7 +1,5 @@
 """The Plan and Cancel buttons, the progress of the planner, and whether the plan belongs to the current settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 from types import MappingProxyType

@@ -11,18 +11,18 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import recomputed_words
 from alpa_explore.units import printable
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanOperator
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore_widgets.session.state import State
 
 
 _COMPUTE, _HIDE = "Other strategies", "Hide strategies"

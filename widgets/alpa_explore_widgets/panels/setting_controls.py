@@ -1,7 +1,5 @@
 """The kinds of controls for a setting, each with the conversions between the widget's value and the setting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,26 +1,22 @@
 """Spec constraints: controls to pin or forbid a spec of the selected operator, and the list of all constraints."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import fields
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore.units import printable
 from alpa_explore_widgets.elements.fields import Button, ChoiceField
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.records import PlanOperator
-    from alpa_explore_widgets.session.state import Regrets, State
+from alpa_explore_widgets.session.state import Regrets, State
 
 _THEN_PLAN = "Then press Plan."
 

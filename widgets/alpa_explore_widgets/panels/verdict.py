@@ -14,6 +14,7 @@ from alpa_explore.accuracy.error_band import usable_bytes
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan_bands_sentence, tight, time_with_band
@@ -24,11 +25,10 @@ from alpa_explore.sharding.rules.attention import HEAVY
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.settings import SCALED_SETTINGS
+from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.state import State
 
 _TONES = {1: ("better", "better"), -1: ("worse", "worse"), 0: ("quiet", "")}
 """Tone of a change -> (the end of its CSS class, word)."""

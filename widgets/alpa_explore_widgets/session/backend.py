@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.formulations.comparison import Comparison
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
-    from alpa_explore.cluster import Cluster
-    from alpa_explore.execution.progress import ProgressCallback
-    from alpa_explore.formulations.comparison import Comparison
-    from alpa_explore.graph import TrainingGraph
     from alpa_explore.planner.fitting import FittingCluster
-    from alpa_explore.planner.request import PlanRequest
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.drift import Drift

@@ -1,16 +1,15 @@
 """The actions of a user: each method changes the state or starts work in the background, and returns at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from alpa_explore.baselines.layout import BASELINE
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
+from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.changes import settings_of_change
@@ -18,7 +17,8 @@ from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, questio
 from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
-from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.fault import Offer, fault_of
+from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.levers import Lever, levers
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
@@ -34,11 +34,6 @@ from alpa_explore_widgets.session.settings import (
 )
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.fault import Offer
-    from alpa_explore_widgets.session.history import History
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""

@@ -1,10 +1,8 @@
 """Models and clusters: those of the catalogue and the presets, and those that the user gave to `explore`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.precisions import LOW_TENSORS, RECIPES, precision_name, tensors_of
@@ -12,12 +10,9 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
 from alpa_explore.models import CatalogEntry, catalog
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.settings import cluster_text, device_setting, is_mixture
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import Settings, cluster_text, device_setting, is_mixture
 
 _FAMILIES = {
     "gpt": "GPT",

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.execution.progress import Progress
+from alpa_explore.formulations.comparison import Comparison
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore_widgets.session.fault import Fault, Offers
 from alpa_explore_widgets.session.history import History
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
 
 if TYPE_CHECKING:
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.formulations.comparison import Comparison
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.fault import Fault, Offers
-    from alpa_explore_widgets.session.settings import Settings
-    from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

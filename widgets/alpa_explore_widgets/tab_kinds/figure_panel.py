@@ -1,27 +1,21 @@
 """The base classes of the tabs with a figure of plotly."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from html import unescape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import ipywidgets as W
 
-from alpa_explore.figures.style import TOOL_PIXELS
+from alpa_explore.figures.style import TOOL_PIXELS, Figure
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.documents import DataflowGraph
+from alpa_explore_widgets.elements.linked_view import LinkedView
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
 from alpa_explore_widgets.tab_kinds.panel import Panel
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.documents import DataflowGraph
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
 
 TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""
@@ -67,7 +61,7 @@ class FigurePanel(Panel):
             f'<p class="alpa-finding" tabindex="0">{title}</p>'  # after the figure, which the page draws meanwhile
         )
 
-    def figure_and_title(self, state: State, theme: str) -> tuple[go.Figure, str]:
+    def figure_and_title(self, state: State, theme: str) -> tuple[Figure, str]:
         """The figure as it is shown, and what is said above it."""
         figure = self.draw(state, theme)
         if figure.layout.uirevision is None:
@@ -85,7 +79,7 @@ class FigurePanel(Panel):
         return plan.model.name, str(plan.cluster)
 
     @abstractmethod
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure; `theme` is 'light' or 'dark'."""
 
 
@@ -106,10 +100,10 @@ class PlanPanel(FigurePanel):
         """What the figure alone takes besides."""
         return {}
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure of the module `name`."""
         arguments = self.arguments(state) | self.figure_arguments(state)
-        figure: go.Figure = self._function("figure")(state.plan, theme=theme, **arguments)
+        figure: Figure = self._function("figure")(state.plan, theme=theme, **arguments)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
@@ -135,7 +129,7 @@ class AskedPanel(FigurePanel):
         """Never: what comes is added."""
         return False
 
-    def missing(self, answer: LayoutsAnswer | ScalingAnswer | None, theme: str) -> go.Figure:
+    def missing(self, answer: LayoutsAnswer | ScalingAnswer | None, theme: str) -> Figure:
         """In place of a figure: why there is none."""
         if answer is not None and answer.fault is not None:
             fault = answer.fault
@@ -153,7 +147,7 @@ def figure_function(room: str, name: str, kind: str) -> Callable[..., Any]:
     return function
 
 
-def note_figure(text: str, theme: str) -> go.Figure:
+def note_figure(text: str, theme: str) -> Figure:
     """An empty figure with a title: what to do to get a figure."""
     from alpa_explore.figures.style import finished
 
@@ -162,7 +156,7 @@ def note_figure(text: str, theme: str) -> go.Figure:
     return finished([], text, theme=theme, height=300, uirevision="nothing", **axes)
 
 
-def lift_title(figure: go.Figure) -> str:
+def lift_title(figure: Figure) -> str:
     """Remove and return the title of a figure: as text of the page above the figure it wraps and can be selected.
 
     The margin for the tool bar is removed as well: on the page it stands beside the figure (`explorer.css`).

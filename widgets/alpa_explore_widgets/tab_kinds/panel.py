@@ -1,7 +1,5 @@
 """The base class of the tabs: a question, and what answers it for the plan on screen."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from abc import ABC, abstractmethod
@@ -9,19 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.documents import DataflowGraph
 from alpa_explore_widgets.elements.fields import Button
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.documents import DataflowGraph
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.elements.linked_view import LinkedView
+from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
+from alpa_explore_widgets.session.state import State
 
 
 def css_name(title: str) -> str:

@@ -4,14 +4,11 @@ A panel is dozens of widgets, and each of them is a message to the page: all at 
 the first figure is seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
-if TYPE_CHECKING:
-    from alpa_explore_widgets.tab_kinds.panel import Panel
+from alpa_explore_widgets.tab_kinds.panel import Panel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,19 +1,15 @@
 """The base class of the tabs about one stage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
 
 
 class StagePanel(PlanPanel):

@@ -1,24 +1,16 @@
 """The Memory tab."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
-
 
 _TIME, _CHOICES = "time", "choices"
 
@@ -49,7 +41,7 @@ class FrontierPanel(StagePanel):
         """The stage and the view."""
         return (*super().depends_on(state), self.view.value)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.timelines.stage_memory`, or `decisions.frontier`."""
         if self.view.value == _CHOICES:
             return super().draw(state, theme)

@@ -1,13 +1,7 @@
 """The tabs that show one figure of the plan and have no controls of their own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
 
 
 class LayersPanel(PlanPanel):

@@ -1,26 +1,20 @@
 """The Run tab: train with the plan, watch and stop the run, and compare measured with predicted times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
 from alpa_explore_widgets.panels.attached import AttachedPanel
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.session.training_run import RunSettings
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 from alpa_explore_widgets.tabs.run_status import status_html
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 _WHERE = [
     ["local", "this machine", ""],
@@ -228,7 +222,7 @@ class RunPanel(FigurePanel):
         """The run, of what it is, the chosen figure, and whether Start can be pressed."""
         return (state.run, self.subject(state), self.shown.value, self.start.disabled)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.runs.steps` and `run`; before the first run, a note on how to start one."""
         from alpa_explore.figures.runs.run import run_figure  # late: plotly takes seconds to import
         from alpa_explore.figures.runs.steps import steps_figure

@@ -1,23 +1,19 @@
 """The status of a run in words: what would run, its progress, its end, and the plan that it runs."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import ranges
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore_widgets.panels.messages import fault_html
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import State
-    from alpa_explore_widgets.session.training_run import RunCheck, TrainingRun
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.training_run import RunCheck, TrainingRun
 
 
 def status_html(state: State, check: RunCheck | None) -> str:

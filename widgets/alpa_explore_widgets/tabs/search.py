@@ -1,16 +1,12 @@
 """The Search tab: the plans of the history, with buttons that try more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
 
 
 class SearchPanel(PlanPanel):

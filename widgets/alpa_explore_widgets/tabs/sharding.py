@@ -1,26 +1,21 @@
 """The Sharding tab, with the spec constraints of the selected operator."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.elements.documents import DataflowGraph
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.linked_view import LinkedView
+from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.panels.spec_constraints import ConstraintControls
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
-    from alpa_explore_widgets.session.state import State
 
 CONTEXT_OPERATORS = 12
 """Operators shown before and after the selected one; set by hand."""

@@ -1,19 +1,15 @@
 """The Timeline tab: one schedule or two, and the part of the iteration that is shown."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import ipywidgets as W
 
+from alpa_explore.figures.timelines.parts import Window
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.elements.documents import TimelinePlayer
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    from alpa_explore.figures.timelines.parts import Window
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import State
 
 _NONE = "none"
 _WINDOWS = [

@@ -5,8 +5,6 @@
 The library runs the same recurrence over suffixes (`layering.dp`); `clustering_table` is the paper's, over prefixes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

@@ -5,8 +5,6 @@ cost of v with them. Its entries are Π K_u over u in N(v), and all of N(v) beco
 number of neighbours over a good order is (an upper bound on) the *treewidth* of the graph: 1 for a tree, 2 for a cycle.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Formulations of one sharding problem beside each other, for several stages: size, seconds, and gap to the optimum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ of a column a group along axis 0. A group whose devices are `stride` apart cross
 min(stride, M) groups of a node then share the network's bandwidth: `cluster.mesh.logical_mesh`.
 """
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.figures.course.states import State, slider_figure

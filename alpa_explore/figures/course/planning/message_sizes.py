@@ -5,8 +5,6 @@
 Both parts are equal at n½ = p · alpha / beta: below it t hardly depends on n, above it t is proportional to n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from alpa_explore import units

@@ -7,8 +7,6 @@ in the same way for p − 1 steps (all numbers modulo p). Each step moves 1/p of
     t = 2 (p − 1) · (alpha + bytes / p / bandwidth)                             `cost.collectives.collective_seconds`
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore import units

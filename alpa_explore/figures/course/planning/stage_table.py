@@ -7,8 +7,6 @@ Only stages with t_intra ≤ t_max are allowed, and those that fit in memory at 
 is 0. `stage_table` is the recurrence as the paper has it; the planner's is `inter_op.recurrence`, which gives the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The table of Eq. 3 for a t_max that a slider moves, filled cell by cell by another one, up to T (`stage_table`)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

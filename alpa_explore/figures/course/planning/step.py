@@ -1,7 +1,5 @@
 """The FLOPs of one training step by phase and kind of operator, for several graphs of one model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from alpa_explore import units

@@ -5,8 +5,6 @@ circles. Along a *data* axis devices share the samples, along a *tensor* axis th
 *pipeline* axis the layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product

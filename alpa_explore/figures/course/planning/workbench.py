@@ -6,8 +6,6 @@
 three methods, for a page without a kernel.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import product

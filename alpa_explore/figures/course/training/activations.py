@@ -5,8 +5,6 @@ Of a token in a block of width h, with keys of width k in all and an MLP of widt
 12h + 4k + 6f bytes. Recomputation keeps less; tensor parallelism divides all but 8h, sequence parallelism all.
 """
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.course.training.block import SUMS

@@ -5,10 +5,7 @@ sequence has more pairs the later its run is; in zig-zag order device d of p has
 all have equally many.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +22,6 @@ from alpa_explore.figures.marks import at, axis, bars, bars_across
 from alpa_explore.figures.style import Color, Figure, Trace, empty, finished, ground, stage_color
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
-
-if TYPE_CHECKING:
-    pass
 
 ORDERS = ("one run each", "zig-zag")
 _HALF = 2

@@ -4,8 +4,6 @@ Columns, heads, inner, columns, inner: the first product of a pair is divided by
 inner loop, so that a pair needs one sum in the forward pass and one in the backward pass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore import units

@@ -1,16 +1,11 @@
 """How the planner knows the rules of a model's operators: by a rule, by discovery, or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.marks import axis, bars_across
 from alpa_explore.figures.style import OKABE_ITO, Figure, finished, lines, safe
-
-if TYPE_CHECKING:
-    from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.sharding.coverage import KindCoverage
 
 _LOOKS = {"rule": (OKABE_ITO[0], ""), "discovered": (OKABE_ITO[1], "/"), "replicated": (OKABE_ITO[5], "x")}
 

@@ -4,10 +4,6 @@ Every token goes to its k best experts. The router's preferences are drawn from 
 probability proportional to (e + 1)^−skew, so that a skew of 0 is balanced in the mean.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
@@ -16,9 +12,6 @@ from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, bars, mark
 from alpa_explore.figures.style import Figure, finished, heat_scale, ink, stage_color
 from alpa_explore.numerics.arrays import Ints
-
-if TYPE_CHECKING:
-    pass
 
 _TOKENS = 512
 """Tokens of each device."""

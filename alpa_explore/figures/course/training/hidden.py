@@ -5,8 +5,6 @@ FSDP  the weights of the next block are gathered while this one computes, forwar
 HSDP  the same inside each node; the shards of gradients are then summed over the nodes
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

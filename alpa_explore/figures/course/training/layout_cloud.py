@@ -4,8 +4,6 @@ The steps of the recipe of lesson 17 leave fewer and fewer of them: all; those t
 tensor parallelism in a node and compute nothing again; the ones within a tenth of the fastest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -5,10 +5,7 @@ fp32) and 12 bytes of optimizer state: the fp32 weight and two moments. Of d rep
 state, stage 2 the gradients too, stage 3 the weights too; gathered blocks are not counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
@@ -16,9 +13,6 @@ from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, bars, note, words
 from alpa_explore.figures.style import OKABE_ITO, Figure, finished, ground, ink
 from alpa_explore.models.catalog import entry
-
-if TYPE_CHECKING:
-    pass
 
 ZERO_STAGES = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 WEIGHT_BYTES, OPTIMIZER_BYTES = 2, 12

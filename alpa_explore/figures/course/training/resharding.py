@@ -1,18 +1,12 @@
 """What it takes to bring a tensor from one sharding spec into another, as a heat map over all pairs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
+from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.figures.marks import axis, cells
 from alpa_explore.figures.style import Figure, finished, heat_scale
 from alpa_explore.sharding.spec import PARTIAL, render
-
-if TYPE_CHECKING:
-    from alpa_explore.cost.resharding import ReshardTable
 
 _UNREACHABLE = 1e9
 """Seconds from which on a table means that there is no way."""

@@ -4,11 +4,8 @@ Times are in units: `forward`, `backward_input` and `backward_weight` are those 
 that schedules with one and with two stages a device do the same work. A held microbatch counts 1 for a whole device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +18,9 @@ from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, groun
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action
-
-if TYPE_CHECKING:
-    from alpa_explore.schedules.simulator.timeline import Timeline
 
 _LOOKS = {
     Action.FORWARD: ("forward", OKABE_ITO[0], ""),

@@ -3,8 +3,6 @@
 So a move of the B slider is followed at once, and an answer that was given is kept.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace

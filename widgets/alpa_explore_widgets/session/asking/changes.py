@@ -1,16 +1,12 @@
 """The settings of the plan that a mark of a figure stands for (`alpa_explore.figures.keys.change_key`)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import best_pipeline
-
-if TYPE_CHECKING:
-    from alpa_explore.inter_op.options import PipelineOptions
-    from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.plan import Plan
 
 
 def settings_of_change(plan: Plan, change: str) -> dict[str, Any] | None:

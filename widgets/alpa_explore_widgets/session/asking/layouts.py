@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
-from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion, StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from alpa_explore.execution.progress import Progress
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.backend import Backend
-    from alpa_explore_widgets.session.sources import Sources
-    from alpa_explore_widgets.session.state import StateStore
 
 
 def question_of(settings: Settings) -> LayoutQuestion:

@@ -2,29 +2,25 @@
 of a sharding problem compare. Both are answered in the background, and can be cancelled.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 from alpa_explore.formulations.compare import FORMULATIONS
+from alpa_explore.formulations.comparison import Comparison
+from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
-
-if TYPE_CHECKING:
-    from alpa_explore.formulations.comparison import Comparison
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.backend import Backend
-    from alpa_explore_widgets.session.settings import Settings
-    from alpa_explore_widgets.session.sources import Sources
-    from alpa_explore_widgets.session.state import StateStore
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import StateStore
 
 
 class FitSearch:

@@ -1,27 +1,22 @@
 """The Fit & scale tab: on which devices the model fits, and how many; how fast it is there, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
 from alpa_explore_widgets.session.asking.layouts import scaling_question
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import ScalingAnswer, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import ScalingAnswer, State
 
 _NODES = "1, 2, 4, 8"
 _OWN_SHARE = 4
@@ -119,7 +114,7 @@ class FitScalePanel(AskedPanel):
         where = "no devices" if answer is None else ", ".join(answer.question.devices)
         return (state.settings.model if answer is None else answer.question.model), where
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.layouts.scaling_curve`."""
         answer = state.scaling
         if answer is None or answer.scaling is None:

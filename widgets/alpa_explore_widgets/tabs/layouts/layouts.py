@@ -12,21 +12,20 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures.keys import key
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import LayoutsAnswer, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import LayoutsAnswer, State
 
 _ANY = ""
 _FILTERS: tuple[Axis, ...] = get_args(Axis)
@@ -136,7 +135,7 @@ class LayoutsPanel(AskedPanel):
         settings = state.settings
         return settings.model, f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.layouts.scatter`."""
         answer = state.layouts
         if answer is None or answer.layouts is None:
