@@ -16,11 +16,11 @@ from alpa_explore import units
 from alpa_explore.figures.style import (
     OKABE_ITO,
     Color,
-    Figure,
+    Drawing,
     Trace,
+    drawing,
     empty,
     faint,
-    finished,
     ground,
     hatching,
     ink,
@@ -278,11 +278,9 @@ class Plots:
         """Traces with an entry in the legend."""
         return sum(trace.get("showlegend", True) for trace in self._traces)
 
-    def figure(self, title: str, *, theme: str, height: Any, **layout: Any) -> Figure:
-        """The figure; see `style.finished`."""
-        return finished(
-            self._traces, title, theme=theme, height=height, **self._axes, annotations=self._notes, **layout
-        )
+    def figure(self, title: str, *, height: Any, **layout: Any) -> Drawing:
+        """The figure; see `style.drawing`."""
+        return drawing(self._traces, title, height=height, **self._axes, annotations=self._notes, **layout)
 
     def _number(self, row: int, column: int) -> str:
         """What follows 'x' in plotly's name of an axis: nothing for the first."""

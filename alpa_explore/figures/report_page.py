@@ -6,6 +6,7 @@ The page shows settings only where plans differ in them, and marks what differs 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
@@ -74,14 +75,11 @@ def _comparisons(tried: Sequence[Tried], place: int) -> list[Section]:
     others = sorted((n for n in range(len(tried)) if n != place), key=lambda n: -tried[n].plan.samples_per_second)
     return [
         Section(
-            name=f"compare-{n + 1}",
-            title=f"Plan {place + 1} beside plan {n + 1}",
-            question="What changed, and what did that do to time, memory and every stage?",
-            themes={
-                theme: compare_figure(plan, tried[n].plan, theme, other_name=f"plan {n + 1}")
-                for theme in ("light", "dark")
-            },
-            rows=compare_table(plan, tried[n].plan),
+            f"compare-{n + 1}",
+            f"Plan {place + 1} beside plan {n + 1}",
+            "What changed, and what did that do to time, memory and every stage?",
+            partial(compare_figure, plan, tried[n].plan, other_name=f"plan {n + 1}"),
+            compare_table(plan, tried[n].plan),
         )
         for n in others[: tuning.REPORT_COMPARISONS]
     ]

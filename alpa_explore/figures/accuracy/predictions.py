@@ -11,7 +11,7 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
 from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_look
 from alpa_explore.figures.marks import Plots, line, points
-from alpa_explore.figures.style import Figure, Trace, ink, safe
+from alpa_explore.figures.style import Drawing, Trace, ink, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
@@ -22,7 +22,8 @@ _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
 
-def predictions_figure(record: Record, theme: str = "light", *, quantity: Quantity = "seconds") -> Figure:
+@with_theme
+def predictions_figure(record: Record, *, quantity: Quantity = "seconds") -> Drawing:
     """A point for each run with a prediction and a measurement, a trace for each source; both axes logarithmic.
 
     Runs that count in no score, as those with a fault of the measurement, are hollow.
@@ -40,7 +41,7 @@ def predictions_figure(record: Record, theme: str = "light", *, quantity: Quanti
         figure.x(**_axis("measured", quantity, low, high))
         figure.y(**_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    return figure.figure(title, theme=theme, **below_plot(figure.listed))
+    return figure.figure(title, **below_plot(figure.listed))
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:

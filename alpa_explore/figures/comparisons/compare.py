@@ -26,7 +26,7 @@ from alpa_explore.figures.marks import (
 )
 from alpa_explore.figures.style import (
     OKABE_ITO,
-    Figure,
+    Drawing,
     Trace,
     empty,
     faint,
@@ -36,6 +36,7 @@ from alpa_explore.figures.style import (
     safe,
     stage_color,
     stage_marker,
+    with_theme,
 )
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -63,7 +64,8 @@ _LEAST_WIDTH = 720
 """Pixels at which no column of the table reaches into the next one."""
 
 
-def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other plan") -> Figure:
+@with_theme
+def compare_figure(plan: Plan, other: Plan, *, other_name: str = "the other plan") -> Drawing:
     """Above, the latency of each stage, and a table of the headline figures and the parts of the time of both plans;
     below, both plans along the model with the number of operators that are cut differently in each layer."""
     comparison = compare_plans(other, plan)
@@ -80,7 +82,6 @@ def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name:
     figure.y(2, 1, autorange="reversed")
     return figure.figure(
         comparison_sentence(comparison, other_name),
-        theme=theme,
         height=height,
         around={"l": 60, "r": 8, "b": 56},
         bargap=0.25,

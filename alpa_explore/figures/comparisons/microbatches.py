@@ -18,7 +18,7 @@ from alpa_explore.figures.marks import (
     points,
     sums,
 )
-from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
 from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -31,7 +31,8 @@ _PANELS, _GAP = (100, 100, 140), 16
 """Pixels of the panels, and between them."""
 
 
-def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
+@with_theme
+def microbatches_figure(plan: Plan) -> Drawing:
     """Three panels over the B that were tried, with their values: T, samples a second, and the fullest device with its
     capacity as a line.
 
@@ -69,7 +70,7 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
     figure.x(type="category", categoryorder="array", categoryarray=names)
     figure.x(3, title=f"B, the number of microbatches ({sizes})")
     layout = {"barmode": "stack", "bargap": 0.3, "legend": legend_below(48, height), "around": {"b": 84}}
-    return figure.figure(microbatches_sentence(plan, tried), theme=theme, height=height, **layout)
+    return figure.figure(microbatches_sentence(plan, tried), height=height, **layout)
 
 
 def _axis(figure: Plots, row: int, title: str, values: Sequence[float | None], *, logarithmic: bool) -> None:

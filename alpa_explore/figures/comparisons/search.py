@@ -8,7 +8,7 @@ from alpa_explore.figures.comparisons.search_points import Point, comparable, pa
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, labels, legend_below, legend_entry, limit_line, limit_note, line, points
 from alpa_explore.figures.placing import fitted, label_positions
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, halo, ink, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.tables import Row
@@ -23,9 +23,8 @@ _LISTED = 4
 """Plans of one point that its hover text lists."""
 
 
-def search_figure(
-    plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()
-) -> Figure:
+@with_theme
+def search_figure(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> Drawing:
     """A mark for each point of throughput and memory among the plans of the same model; the star is at `plan`.
 
     Nearly equal plans are one mark with their count; its key is the index of the fastest of them in `tried`. Baselines
@@ -94,7 +93,7 @@ def search_figure(
     figure.y(title=y.title("samples/s"), span=y)
     bottom = 64 + 19 * (4 + len(failed) if failed else 1)
     sentence = search_sentence(plan, tried=tried, failed=failed)
-    return figure.figure(sentence, theme=theme, height=300, around={"b": bottom}, legend=legend_below(56, 300))
+    return figure.figure(sentence, height=300, around={"b": bottom}, legend=legend_below(56, 300))
 
 
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> str:

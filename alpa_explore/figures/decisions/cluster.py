@@ -11,10 +11,10 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
 from alpa_explore.figures.style import (
     Color,
-    Figure,
+    Drawing,
     Trace,
+    drawing,
     faint,
-    finished,
     ground,
     hatching,
     ink,
@@ -22,6 +22,7 @@ from alpa_explore.figures.style import (
     mixed,
     safe,
     stage_color,
+    with_theme,
 )
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -59,7 +60,8 @@ class _Box(NamedTuple):
     stage: PlanStage | None
 
 
-def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> Figure:
+@with_theme
+def cluster_figure(plan: Plan, *, start: int = 0, count: int = 64) -> Drawing:
     """Nodes as rows, devices as boxes that are filled from the left as far as their memory; the devices of a stage in
     a node have a ground in its colour and a heading.
 
@@ -90,10 +92,9 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         *_legend(plan),
     ]
     across = {"tickmode": "linear", "dtick": 1 if width <= 32 else 8, "bare": True}
-    return finished(
+    return drawing(
         traces,
         cluster_sentence(plan) + page,
-        theme=theme,
         height=round(pixels * len(nodes)) + 150,
         margin={"l": 84},
         barmode="overlay",

@@ -20,7 +20,7 @@ from alpa_explore.figures.marks import (
     sums,
 )
 from alpa_explore.figures.placing import fitted, label_positions
-from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -43,9 +43,8 @@ _UPPER, _ROW, _GAP = 210, 22, 66
 """Pixels of the upper panel, of a bar, and between the panels."""
 
 
-def frontier_figure(
-    plan: Plan, stage: int = 0, theme: str = "light", *, frontier: StageFrontier | None = None
-) -> Figure:
+@with_theme
+def frontier_figure(plan: Plan, stage: int = 0, *, frontier: StageFrontier | None = None) -> Drawing:
     """Above, each choice as a mark at its memory and latency, with a ring around that of the plan; below, a bar for
     each with what fills the memory. A line is at the memory of a device.
 
@@ -59,7 +58,6 @@ def frontier_figure(
     _memory(figure, frontier, shown)
     return figure.figure(
         frontier_sentence(plan, stage, frontier=frontier),
-        theme=theme,
         height=height,
         above=18,
         around={"b": 84, "l": 128},

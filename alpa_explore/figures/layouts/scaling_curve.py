@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures.keys import change_key
 from alpa_explore.figures.marks import Plots, line, words
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, ink, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, lines, safe, with_theme
 from alpa_explore.uniform_layouts.report import point_words, priced_best, scaling_sentence, scaling_table
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 
@@ -21,7 +21,8 @@ _MARGIN = 0.12
 """Of the range of devices, to its left and right: room for half of a text."""
 
 
-def scaling_curve_figure(scaling: Scaling, theme: str = "light") -> Figure:
+@with_theme
+def scaling_curve_figure(scaling: Scaling) -> Drawing:
     """Three panels over the number of devices: a row for each device with what fits, the dollars for a billion tokens
     where they are known, or what is missing; tokens a second with the line of perfect scaling; the efficiency.
 
@@ -46,7 +47,7 @@ def scaling_curve_figure(scaling: Scaling, theme: str = "light") -> Figure:
     figure.y(3, title="efficiency", tickformat=".0%", rangemode="tozero")
     names = {number: safe(device.upper()) for number, device in enumerate(scaling.devices)}
     figure.y(1, ticks=names, span=(rows - 0.5, -0.5), bare=True)
-    return figure.figure(scaling_curve_sentence(scaling), theme=theme, height=height, around={"l": 96, "b": 56})
+    return figure.figure(scaling_curve_sentence(scaling), height=height, around={"l": 96, "b": 56})
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ from alpa_explore.baselines.layout import Axis
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, labels, legend_entry, line, note, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, faint, ground, halo, ink, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, faint, ground, halo, ink, lines, safe, with_theme
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
@@ -22,14 +22,14 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 _TOO_MUCH = OKABE_ITO[5]
 
 
+@with_theme
 def scatter_figure(
     layouts: Layouts,
-    theme: str = "light",
     *,
     where: Mapping[Axis, Any] | None = None,
     plan: PlanAsLayout | None = None,
     measured: Sequence[MeasuredLayout] = (),
-) -> Figure:
+) -> Drawing:
     """A point for each layout that fits or nearly does, coloured by PP, its shape by ZeRO; `where` keeps only those
     with these values. The key of one that fits is its rank.
 
@@ -94,7 +94,7 @@ def scatter_figure(
     figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
     figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)
     sentence = scatter_sentence(layouts, plan, measured)
-    return figure.figure(sentence, theme=theme, height=250, around={"l": 64, "b": 48})
+    return figure.figure(sentence, height=250, around={"l": 64, "b": 48})
 
 
 def scatter_sentence(

@@ -7,7 +7,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, bars, legend_below
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, lines, with_theme
 from alpa_explore.runtime.measured import Measured, MeasuredTask
 
 _MEANS = (
@@ -69,7 +69,8 @@ def run_rows(measured: Measured) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in _COLUMNS} for row in (*tasks, *ranks)]
 
 
-def run_figure(measured: Measured, theme: str = "light") -> Figure:
+@with_theme
+def run_figure(measured: Measured) -> Drawing:
     """Left, two bars for the tasks of each stage, predicted and measured, in computing and collectives; the time spent
     waiting for other stages is added to the measured one. Right, two bars for the memory of each rank."""
     titles = ("a task of each stage: F forward, B backward (its halves I, W), U update", "peak memory of a rank")
@@ -99,7 +100,7 @@ def run_figure(measured: Measured, theme: str = "light") -> Figure:
     figure.x(type="category")
     figure.x(1, 2, title="rank")
     layout = {"barmode": "stack", "bargap": 0.3, "legend": legend_below(0.14, 1, traceorder=None), "margin": {"b": 110}}
-    return figure.figure(run_sentence(measured), theme=theme, height=420, **layout)
+    return figure.figure(run_sentence(measured), height=420, **layout)
 
 
 def run_sentence(measured: Measured) -> str:

@@ -7,16 +7,15 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import Plots, line
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, ink, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, safe, with_theme
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_parts, sends_share
 from alpa_explore.runtime.reports import StepReport
 
 
-def steps_figure(
-    plan: Plan, *, steps: Sequence[StepReport], total: int, predicted_seconds: float, theme: str = "light"
-) -> Figure:
+@with_theme
+def steps_figure(plan: Plan, *, steps: Sequence[StepReport], total: int, predicted_seconds: float) -> Drawing:
     """Left, the loss over the steps; right, their seconds, with the predicted seconds as a dashed line.
 
     The run has `total` steps: the axis has its full length from the start, so that it shows the progress.
@@ -48,7 +47,7 @@ def steps_figure(
     looks = {"tickformat": ",d", "linecolor": faint, "tickfont": {"color": ink}}
     figure.x(title=title, span=(0.5, total + 0.5), **looks)
     sentence = steps_sentence(plan, steps, total, predicted_seconds)
-    return figure.figure(sentence, theme=theme, height=420, showlegend=False)
+    return figure.figure(sentence, height=420, showlegend=False)
 
 
 def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[dict[str, Any]]:

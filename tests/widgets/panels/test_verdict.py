@@ -5,7 +5,7 @@ import pytest
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.panels import verdict
 from alpa_explore_widgets.session.asking.layouts import question_of
-from alpa_explore_widgets.session.state import LayoutsAnswer, State
+from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
 import alpa_explore as ax
@@ -91,14 +91,14 @@ def test_the_best_layouts_that_are_not_the_plan_can_be_opened(plan: Plan) -> Non
         settings=SETTINGS,
         plan_settings=SETTINGS,
         plan=plan,
-        layouts=LayoutsAnswer(question=question_of(SETTINGS), layouts=layouts),
+        layouts=Answer(question=question_of(SETTINGS), found=layouts),
     )
     panel = verdict.VerdictPanel()
     panel.show(state)
     opened = re.findall(r'data-alpa-key="layout:(\d+)"', panel.below.value)
     assert [layouts.ranked[int(rank) - 1] for rank in opened] == list(layouts.fitting[:3])
     other = replace(question_of(SETTINGS), nodes=7)
-    panel.show(replace(state, layouts=LayoutsAnswer(question=other, layouts=layouts)))
+    panel.show(replace(state, layouts=Answer(question=other, found=layouts)))
     assert "layout:" not in panel.below.value, "they are those of other settings"
 
 

@@ -35,8 +35,8 @@ class LessonPanel:
             stage = tab_stage
             if stage is None:
                 stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
-            layouts = None if state.layouts is None else state.layouts.layouts
-            scaling = None if state.scaling is None else state.scaling.scaling
+            layouts = None if state.layouts is None else state.layouts.found
+            scaling = None if state.scaling is None else state.scaling.found
             self.text.value = lesson_html(title, plan, stage, layouts=layouts, scaling=scaling)
 
 

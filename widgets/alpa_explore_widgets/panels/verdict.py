@@ -56,7 +56,7 @@ class VerdictPanel:
             return
         guess = estimated_seconds(state)
         stale = " alpa-stale" if guess is None and (state.out_of_date or state.fault) else ""
-        scaling = None if state.scaling is None else state.scaling.scaling
+        scaling = None if state.scaling is None else state.scaling.found
         prices = {} if scaling is None else dict(scaling.prices)
         said = (plan, state.pinned, prices, estimate_words(state), guess)
         if any(a is not b and (hasattr(a, "costs") or a != b) for a, b in zip(said, self._said, strict=True)):
@@ -71,11 +71,11 @@ class VerdictPanel:
     def _best(self, state: State, plan: Plan) -> str:
         """The best layouts of the plan's model, cluster and batch, once they are priced."""
         asked = None if state.layouts is None else state.layouts.question
-        if state.layouts is None or state.layouts.layouts is None or state.plan_settings is None or asked is None:
+        if state.layouts is None or state.layouts.found is None or state.plan_settings is None or asked is None:
             return ""
         if replace(question_of(state.plan_settings), global_batch=asked.global_batch) != asked:
             return ""
-        layouts = state.layouts.layouts
+        layouts = state.layouts.found
         if self._beside[0] is not plan or self._beside[1] is not layouts:
             self._beside = plan, layouts, best_html(layouts, plan)
         return self._beside[2]

@@ -215,12 +215,12 @@ class Session:
         """Plan the uniform layout of this rank among those on screen, as a baseline."""
         with self.store.lock:
             answer = self.store.state.layouts
-            if answer is None or answer.layouts is None or not 0 < rank <= len(answer.layouts.ranked):
+            if answer is None or answer.found is None or not 0 < rank <= len(answer.found.ranked):
                 return
             if answer.question != question_of(self.store.state.settings):
                 self.store.change(activity="The layouts are those of other settings: press Price layouts first.")
                 return
-            row = answer.layouts.ranked[rank - 1]
+            row = answer.found.ranked[rank - 1]
             layout = row.layout
             self._set_for_plan(
                 microbatch=layout.samples,
@@ -361,8 +361,8 @@ class Session:
             self.planning.replans,
             self.planning.fit.worker,
             self.comparisons.worker,
-            self.layouts.layouts,
-            self.layouts.scaling,
+            self.layouts.layouts.worker,
+            self.layouts.scaling.worker,
             self._queries,
             self._files,
         )

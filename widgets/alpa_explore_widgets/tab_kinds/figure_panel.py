@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import ipywidgets as W
 
-from alpa_explore.figures.style import TOOL_PIXELS, Figure
+from alpa_explore.figures.style import TOOL_PIXELS, Figure, drawing, finished
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.documents import DataflowGraph
 from alpa_explore_widgets.elements.linked_view import LinkedView
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
-from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
+from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
 TITLE_LINE_PIXELS = 20
@@ -84,7 +84,7 @@ class FigurePanel(Panel):
 
 
 class PlanPanel(FigurePanel):
-    """A tab whose figure and table are NAME_figure(plan, theme) and NAME_table(plan) of module NAME (`name`) in a room
+    """A tab whose figure and table are NAME_figure(plan) and NAME_table(plan) of module NAME (`name`) in a room
     of alpa_explore.figures (`room`)."""
 
     name: ClassVar[str]
@@ -129,7 +129,7 @@ class AskedPanel(FigurePanel):
         """Never: what comes is added."""
         return False
 
-    def missing(self, answer: LayoutsAnswer | ScalingAnswer | None, theme: str) -> Figure:
+    def missing(self, answer: Answer[Any] | None, theme: str) -> Figure:
         """In place of a figure: why there is none."""
         if answer is not None and answer.fault is not None:
             fault = answer.fault
@@ -149,11 +149,9 @@ def figure_function(room: str, name: str, kind: str) -> Callable[..., Any]:
 
 def note_figure(text: str, theme: str) -> Figure:
     """An empty figure with a title: what to do to get a figure."""
-    from alpa_explore.figures.style import finished
-
     axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
     # A zoom of its axes need not be kept.
-    return finished([], text, theme=theme, height=300, uirevision="nothing", **axes)
+    return finished(drawing([], text, height=300, uirevision="nothing", **axes), theme)
 
 
 def lift_title(figure: Figure) -> str:

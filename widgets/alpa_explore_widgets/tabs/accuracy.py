@@ -63,7 +63,7 @@ class AccuracyPanel(FigurePanel):
         """The figure of the view."""
         self.details.value = self._details(state)
         _, name, options = _VIEWS[self.view.value]
-        figure: Figure = figure_function("accuracy", name, "figure")(stored_record(), theme, **options)
+        figure: Figure = figure_function("accuracy", name, "figure")(stored_record(), theme=theme, **options)
         return figure.update_layout(uirevision=self.view.value)  # each view has a zoom of its own
 
     def rows(self, state: State) -> Sequence[Row]:

@@ -62,7 +62,7 @@ class ComparePanel(PlanPanel):
         name, other = self._other(state)
         if other is None:
             return note_figure("There is only one plan: press Pin, then change something.", theme)
-        figure: Figure = self._function("figure")(state.plan, other, theme, other_name=name)
+        figure: Figure = self._function("figure")(state.plan, other, theme=theme, other_name=name)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:

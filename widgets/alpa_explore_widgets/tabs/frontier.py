@@ -47,7 +47,7 @@ class FrontierPanel(StagePanel):
             return super().draw(state, theme)
         from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
 
-        return stage_memory_figure(self.plan_of(state), self.stage_of_rows(), theme)
+        return stage_memory_figure(self.plan_of(state), self.stage_of_rows(), theme=theme)
 
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the view."""

@@ -233,7 +233,7 @@ class RunPanel(FigurePanel):
         if not run.predicted_seconds:
             return note_figure("The run has not begun.", theme)
         if self.shown.value == _MEASURED and run.measured is not None:
-            return run_figure(run.measured, theme).update_layout(uirevision=f"{run.folder} by task")
+            return run_figure(run.measured, theme=theme).update_layout(uirevision=f"{run.folder} by task")
         figure = steps_figure(
             run.plan, steps=run.steps, total=run.settings.steps, predicted_seconds=run.predicted_seconds, theme=theme
         )

@@ -22,7 +22,7 @@ from alpa_explore.figures.course.planning.stage_table import (
 )
 from alpa_explore.figures.course.states import State, state_figure
 from alpa_explore.figures.marks import axis, bars, cells, inside, line, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, hatching, heat_scale, ink
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, hatching, heat_scale, ink, with_theme
 from alpa_explore.numerics.arrays import Floats
 
 _CLEAR = "rgba(0,0,0,0)"
@@ -75,9 +75,10 @@ def stage_table_player(
     last, best = len(problem.cells) + 1, int(np.argmin(problem.totals))
     shown = [problem.tables[n].t_max for n in _shown(problem, best, tuning.COURSE_STATES // (last + 1))]
 
-    def draw(t_max: float, step: int, *, theme: str = "light") -> Figure:
+    @with_theme
+    def draw(t_max: float, step: int) -> Drawing:
         number = next(n for n, table in enumerate(problem.tables) if table.t_max == t_max)
-        return _figure(problem, number, step, number == best, theme)
+        return _figure(problem, number, step, number == best)
 
     texts, steps = tuple(units.seconds(t) for t in shown), (*map(str, range(last)), "all: T")
     slider = Control(name="t_max", label="t_max", values=tuple(shown), texts=texts, start=problem.tables[best].t_max)
@@ -99,7 +100,7 @@ def _shown(problem: _Problem, best: int, most: int) -> list[int]:
     return sorted({max([n for n in changes if n < first], default=0), *after[::step], best})
 
 
-def _figure(problem: _Problem, number: int, step: int, best: bool, theme: str) -> Figure:
+def _figure(problem: _Problem, number: int, step: int, best: bool) -> Drawing:
     """One state: the first `step` cells are filled; one step after the last cell, T is read."""
     table, order, totals = problem.tables[number], list(problem.cells), problem.totals
     scale, unit = units.seconds_axis(max(t for t in totals if math.isfinite(t)))
@@ -146,7 +147,6 @@ def _figure(problem: _Problem, number: int, step: int, best: bool, theme: str) -
     sentence = f"t_max {units.seconds(table.t_max)}: {words}"
     return state_figure(
         State(label="", sentence=sentence, traces=traces),
-        theme=theme,
         height=640,
         showlegend=False,
         meta={"least_width": tuning.LABELLED_PIXELS},

@@ -17,7 +17,7 @@ from alpa_explore import units
 from alpa_explore.figures.course.states import State, choice_figure, on_circle, state_figure
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import HIDDEN_AXIS, labels, line, note, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, ink, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, safe, with_theme
 from alpa_explore.intra_op.ilp.enumerated_ilp import Relaxation, relax
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.solve import solve
@@ -48,23 +48,18 @@ def dearest(problem: ShardingProblem) -> Choices:
     return max(every, key=problem.evaluate)
 
 
+@with_theme
 def workbench_figure(
-    problem: ShardingProblem,
-    choices: Choices | Relaxation,
-    names: Names | None = None,
-    *,
-    seconds: bool = False,
-    theme: str = "light",
-) -> Figure:
+    problem: ShardingProblem, choices: Choices | Relaxation, names: Names | None = None, *, seconds: bool = False
+) -> Drawing:
     """Every node as a column of its strategies with their costs, the chosen ones filled; on the lines between two
     nodes the cost of each pair, that of the chosen pair in bold. `seconds`: costs are seconds, else plain numbers."""
     state = _state(problem, choices, names or _default_names(problem), seconds, "")
-    return state_figure(state, theme=theme, **_common(problem))
+    return state_figure(state, **_common(problem))
 
 
-def workbench_menu_figure(
-    problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False, theme: str = "light"
-) -> Figure:
+@with_theme
+def workbench_menu_figure(problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False) -> Drawing:
     """The same with a menu of all choices, and buttons for the greedy choice, the LP relaxation and the optimum."""
     named = names or _default_names(problem)
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
@@ -73,7 +68,7 @@ def workbench_menu_figure(
     states = [_state(problem, c, named, seconds, _label(c, named)) for c in every]
     special = [_state(problem, choices, named, seconds, name) for name, choices in methods]
     start = every.index(dearest(problem))
-    return choice_figure(states, special, start=start, theme=theme, **_common(problem))
+    return choice_figure(states, special, start=start, **_common(problem))
 
 
 def _common(problem: ShardingProblem) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from typing import Generic, TypeVar
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.state import LayoutQuestion, ScalingQuestion
+from alpa_explore_widgets.session.state import Question
 
-Question = TypeVar("Question", LayoutQuestion, ScalingQuestion)
 Answer = TypeVar("Answer")
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
@@ -17,9 +17,10 @@ from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion, StateStore
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore
 
 if TYPE_CHECKING:
+    from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
 
@@ -51,18 +52,113 @@ def scaling_question(settings: Settings, devices: tuple[str, ...], nodes: tuple[
     )
 
 
+class Asked(Generic[Question]):
+    """One of the questions: what was asked last, in the state, and the answers for other batches."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        field: str,
+        question_at: Callable[[Settings, Question], Question],
+        find: Callable[..., tuple[Any, tuple[MeasuredLayout, ...]] | None],
+        failed: str,
+        seen: Callable[[Answer[Question]], Answer[Question]] = lambda answer: answer,
+    ) -> None:
+        """`field` is that of the state. `question_at` is a question at other settings. `find(settings, question,
+        **reports)` gives (what is found, measured runs), or None for less than was asked; `failed` says that it could
+        not. An answer is shown as `seen`."""
+        self._store, self._field, self._question_at, self._finder = store, field, question_at, find
+        self._failed, self._seen = failed, seen
+        self.worker: NewestWins[tuple[Settings, Question]] = NewestWins(self._run, f"alpa-explore {field}")
+        self.by_batch: AnswersByBatch[Question, Answer[Question]] = AnswersByBatch(
+            self._find, f"alpa-explore {field} of a batch", lambda answer: answer.fault is not None
+        )
+
+    @property
+    def answer(self) -> Answer[Question] | None:
+        """That on screen."""
+        answer: Answer[Question] | None = getattr(self._store.state, self._field)
+        return answer
+
+    def ask(self, settings: Settings, question: Question) -> None:
+        """Ask for `question`, which is that at `settings`."""
+        self._store.change(**{self._field: Answer(question=question, running=True)})
+        self.worker.submit((settings, question))
+
+    def cancel(self) -> None:
+        """Find no more; what is known stays."""
+        self.worker.cancel()
+
+    def show_again(self) -> None:
+        """What is found may be seen in another way now."""
+        if self.answer is not None and self.answer.found is not None:
+            self._store.change(**{self._field: self._seen(self.answer)})
+
+    def follow_batch(self, settings: Settings) -> None:
+        """Where the answer on screen is for another batch than that of the controls, show that for this one."""
+        answer = self.answer
+        if answer is not None and not answer.running:
+            asked = self._question_at(settings, answer.question)
+            self.by_batch.follow(settings, answer.question, asked, self._show)
+
+    def at(self, settings: Settings) -> Answer[Question] | None:
+        """The answer for the batch of `settings`; None where more differs from the question on screen, or that one has
+        no answer yet."""
+        shown = self.answer
+        if shown is None or shown.running:
+            return None
+        answer = self.by_batch.at(settings, shown.question, self._question_at(settings, shown.question))
+        return None if answer is None else self._seen(answer)
+
+    def _show(self, answer: Answer[Question]) -> None:
+        with self._store.lock:
+            shown, present = self.answer, self._question_at(self._store.state.settings, answer.question)
+            if shown is not None and answer.question in (shown.question, present):
+                self._store.change(**{self._field: self._seen(answer)})
+
+    def _find(self, settings: Settings, question: Question, **reports: Any) -> Answer[Question] | None:
+        """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
+        try:
+            found = self._finder(settings, question, **reports)
+        except CancelledError:
+            return None
+        except Exception as error:  # a background thread has no cell in which to show it
+            return Answer(question=question, fault=fault_of(error, self._failed))
+        return None if found is None else Answer(question=question, found=found[0], measured=found[1])
+
+    def _run(self, job: tuple[Settings, Question], cancel: threading.Event) -> None:
+        settings, question = job
+
+        def change(**changes: Any) -> None:
+            with self._store.lock:
+                answer = self.answer
+                if answer is not None and answer.question == question:
+                    self._store.change(**{self._field: self._seen(replace(answer, **changes))})
+
+        say = _paced(lambda progress: change(progress=progress))
+        answer = self._find(settings, question, progress=say, partial=lambda found: change(found=found), cancel=cancel)
+        known: dict[str, Any] = {}
+        if answer is not None and answer.found is not None:
+            known = {"found": answer.found, "measured": answer.measured}
+            if answer.found.whole:
+                self.by_batch.keep(question, answer)
+        fault = None if answer is None else answer.fault
+        change(**known, fault=fault, running=False, progress=None)
+
+
 class LayoutQuestions:
     """Both questions of a session."""
 
     def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
         self._store, self._sources, self._backend = store, sources, backend
-        self.layouts: NewestWins[Settings] = NewestWins(self._run_layouts, "alpa-explore layouts")
-        self.scaling: NewestWins[tuple[Settings, ScalingQuestion]] = NewestWins(self._run_scaling, "alpa-explore scale")
-        self.layouts_by_batch: AnswersByBatch[LayoutQuestion, LayoutsAnswer] = AnswersByBatch(
-            self._find_layouts, "alpa-explore layouts of a batch", _failed
+        self.layouts: Asked[LayoutQuestion] = Asked(
+            *(store, "layouts", lambda settings, _: question_of(settings), self._find_layouts),
+            failed="The layouts could not be priced",
         )
-        self.scaling_by_batch: AnswersByBatch[ScalingQuestion, ScalingAnswer] = AnswersByBatch(
-            self._find_scaling, "alpa-explore scale of a batch", _failed
+        self.scaling: Asked[ScalingQuestion] = Asked(
+            *(store, "scaling", lambda settings, q: scaling_question(settings, q.devices, q.nodes), self._find_scaling),
+            failed="The clusters could not be priced",
+            seen=self._priced,
         )
         self._prices: Mapping[str, float] = {}
         """Dollars for an hour of a device, as given last: also while its clusters are being priced."""
@@ -71,153 +167,55 @@ class LayoutQuestions:
         """The layouts of the model and cluster of the controls."""
         with self._store.lock:
             settings = self._store.state.settings
-            self._store.change(layouts=LayoutsAnswer(question=question_of(settings), running=True))
-            self.layouts.submit(settings)
+            self.layouts.ask(settings, question_of(settings))
 
     def ask_scaling(self, devices: tuple[str, ...], nodes: tuple[int, ...], prices: Mapping[str, float]) -> None:
         """The best layouts of the model of the controls on these devices and numbers of nodes."""
         with self._store.lock:
-            settings = self._store.state.settings
-            question = scaling_question(settings, devices, nodes)
-            self._prices = prices
-            self._store.change(scaling=ScalingAnswer(question=question, running=True))
-            self.scaling.submit((settings, question))
+            settings, self._prices = self._store.state.settings, prices
+            self.scaling.ask(settings, scaling_question(settings, devices, nodes))
 
     def set_prices(self, prices: Mapping[str, float]) -> None:
         """The same points at other prices: nothing is computed anew but dollars."""
         with self._store.lock:
-            answer, self._prices = self._store.state.scaling, prices
-            if answer is not None and answer.scaling is not None:
-                self._store.change(scaling=self._priced(answer))
+            self._prices = prices
+            self.scaling.show_again()
 
     def follow_batch(self) -> None:
         """Where the answers on screen are for another batch than that of the controls, show those for this one."""
         with self._store.lock:
-            state = self._store.state
-            layouts, scaling, settings = state.layouts, state.scaling, state.settings
-            if layouts is not None and not layouts.running:
-                self.layouts_by_batch.follow(settings, layouts.question, question_of(settings), self._show_layouts)
-            if scaling is not None and not scaling.running:
-                asked = scaling_question(settings, scaling.question.devices, scaling.question.nodes)
-                self.scaling_by_batch.follow(settings, scaling.question, asked, self._show_scaling)
+            for asked in (self.layouts, self.scaling):
+                asked.follow_batch(self._store.state.settings)
 
-    def layouts_at(self, settings: Settings) -> LayoutsAnswer | None:
-        """The layouts for the batch of `settings`; None where more differs from the question on screen, or that one has
-        no answer yet."""
-        answer = self._store.state.layouts
-        if answer is None or answer.running:
-            return None
-        return self.layouts_by_batch.at(settings, answer.question, question_of(settings))
-
-    def scaling_at(self, settings: Settings) -> ScalingAnswer | None:
-        """The clusters for the batch of `settings`; None as for `layouts_at`."""
-        shown = self._store.state.scaling
-        if shown is None or shown.running:
-            return None
-        asked = scaling_question(settings, shown.question.devices, shown.question.nodes)
-        answer = self.scaling_by_batch.at(settings, shown.question, asked)
-        return None if answer is None else self._priced(answer)
-
-    def _show_layouts(self, answer: LayoutsAnswer) -> None:
-        with self._store.lock:
-            shown = self._store.state.layouts
-            if shown is not None and answer.question in (shown.question, question_of(self._store.state.settings)):
-                self._store.change(layouts=answer)
-
-    def _show_scaling(self, answer: ScalingAnswer) -> None:
-        with self._store.lock:
-            settings = self._store.state.settings
-            if answer.question == scaling_question(settings, answer.question.devices, answer.question.nodes):
-                self._store.change(scaling=self._priced(answer))
-
-    def _find_layouts(self, settings: Settings, question: LayoutQuestion, **reports: Any) -> LayoutsAnswer | None:
-        """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
-        try:
-            found, measured = self._backend.layouts(
-                self._sources.reference(settings),
-                self._sources.cluster(settings),
-                global_batch=question.global_batch,
-                precision=settings.precision,
-                **reports,
-            )
-        except CancelledError:
-            return None
-        except Exception as error:  # a background thread has no cell in which to show it
-            return LayoutsAnswer(question=question, fault=fault_of(error, "The layouts could not be priced"))
-        return LayoutsAnswer(question=question, layouts=found, measured=measured)
+    def _find_layouts(
+        self, settings: Settings, question: LayoutQuestion, **reports: Any
+    ) -> tuple[Layouts, tuple[MeasuredLayout, ...]]:
+        model, cluster = self._sources.reference(settings), self._sources.cluster(settings)
+        batch, precision = question.global_batch, settings.precision
+        return self._backend.layouts(model, cluster, global_batch=batch, precision=precision, **reports)
 
     def _find_scaling(
         self, settings: Settings, question: ScalingQuestion, *, known_alone: bool = False, **reports: Any
-    ) -> ScalingAnswer | None:
-        """The answer, or the fault in its place; None where more clusters than the known ones were asked for."""
-        try:
-            found = self._backend.scaling(
-                self._sources.reference(settings),
-                question.devices,
-                question.nodes,
-                global_batch=question.global_batch,
-                precision=question.precision,
-                prices=self._prices,
-                known_alone=known_alone,
-                **reports,
-            )
-        except Exception as error:  # a background thread has no cell in which to show it
-            return ScalingAnswer(question=question, fault=fault_of(error, "The clusters could not be priced"))
-        return ScalingAnswer(question=question, scaling=found) if found.whole or not known_alone else None
+    ) -> tuple[Scaling, tuple[MeasuredLayout, ...]] | None:
+        """None where more clusters than the known ones were asked for."""
+        found = self._backend.scaling(
+            *(self._sources.reference(settings), question.devices, question.nodes),
+            global_batch=question.global_batch,
+            precision=question.precision,
+            prices=self._prices,
+            known_alone=known_alone,
+            **reports,
+        )
+        return (found, ()) if found.whole or not known_alone else None
 
-    def _run_layouts(self, settings: Settings, cancel: threading.Event) -> None:
-        question = question_of(settings)
-
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.layouts
-                if answer is not None and answer.question == question:
-                    self._store.change(layouts=replace(answer, **changes))
-
-        def partial(found: Layouts) -> None:
-            change(layouts=found)
-
-        say = _paced(lambda progress: change(progress=progress))
-        answer = self._find_layouts(settings, question, progress=say, partial=partial, cancel=cancel)
-        if answer is None:
-            change(running=False, progress=None)
-            return
-        if answer.layouts is not None and answer.layouts.whole:
-            self.layouts_by_batch.keep(question, answer)
-        self._show_layouts(answer)
-
-    def _run_scaling(self, job: tuple[Settings, ScalingQuestion], cancel: threading.Event) -> None:
-        settings, question = job
-
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.scaling
-                if answer is not None and answer.question == question:
-                    self._store.change(scaling=self._priced(replace(answer, **changes)))
-
-        def partial(found: Scaling) -> None:
-            change(scaling=found)
-
-        say = _paced(lambda progress: change(progress=progress))
-        answer = self._find_scaling(settings, question, progress=say, partial=partial, cancel=cancel)
-        assert answer is not None, "asked for all that there is"
-        if answer.scaling is not None and answer.scaling.whole:
-            self.scaling_by_batch.keep(question, answer)
-        known = {} if answer.scaling is None else {"scaling": answer.scaling}
-        change(**known, fault=answer.fault, running=False, progress=None)
-
-    def _priced(self, answer: ScalingAnswer) -> ScalingAnswer:
+    def _priced(self, answer: Answer[ScalingQuestion]) -> Answer[ScalingQuestion]:
         """The answer in dollars of the prices that were given last."""
         from alpa_explore.uniform_layouts.scaling import with_prices
 
-        found = answer.scaling
+        found = answer.found
         if found is None or dict(found.prices) == dict(self._prices):
             return answer
-        return replace(answer, scaling=with_prices(found, self._prices))
-
-
-def _failed(answer: LayoutsAnswer | ScalingAnswer) -> bool:
-    return answer.fault is not None
+        return replace(answer, found=with_prices(found, self._prices))
 
 
 def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:

@@ -15,7 +15,7 @@ from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
 from alpa_explore_widgets.session.asking.layouts import scaling_question
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.state import ScalingAnswer, State
+from alpa_explore_widgets.session.state import Answer, ScalingQuestion, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 _NODES = "1, 2, 4, 8"
@@ -77,9 +77,7 @@ class FitScalePanel(AskedPanel):
         answer = state.scaling
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)
-        fitting = (
-            [] if answer.scaling is None else [str(p.cluster) for p in answer.scaling.points if p.best is not None]
-        )
+        fitting = [] if answer.found is None else [str(p.cluster) for p in answer.found.points if p.best is not None]
         choices = [[name, name, ""] for name in fitting] or [["", "none yet", ""]]
         if choices != self.place.choices:
             if self.place.value not in fitting:
@@ -91,7 +89,7 @@ class FitScalePanel(AskedPanel):
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The points that are known."""
         answer = state.scaling
-        return (None, None, False) if answer is None else (answer.scaling, answer.fault, answer.running)
+        return (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the prices."""
@@ -100,12 +98,12 @@ class FitScalePanel(AskedPanel):
             return (None, ())
         batchless = replace(state.settings, num_microbatches=1)
         asked = scaling_question(batchless, answer.question.devices, answer.question.nodes)
-        found = self._session.layouts.scaling_by_batch.found
-        return (asked, found, () if answer.scaling is None else answer.scaling.prices)
+        found = self._session.layouts.scaling.by_batch.found
+        return (asked, found, () if answer.found is None else answer.found.prices)
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""
-        answer = self._session.layouts.scaling_at(state.settings)
+        answer = self._session.layouts.scaling.at(state.settings)
         return None if answer is None else super().packed(replace(state, scaling=answer), theme)
 
     def subject(self, state: State) -> tuple[str, str]:
@@ -117,15 +115,15 @@ class FitScalePanel(AskedPanel):
     def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.layouts.scaling_curve`."""
         answer = state.scaling
-        if answer is None or answer.scaling is None:
+        if answer is None or answer.found is None:
             return self.missing(answer, theme)
         from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure  # late: plotly takes seconds
 
-        return scaling_curve_figure(answer.scaling, theme)
+        return scaling_curve_figure(answer.found, theme=theme)
 
     def rows(self, state: State) -> Sequence[Row]:
         """One row for each device and number of nodes."""
-        found = None if state.scaling is None else state.scaling.scaling
+        found = None if state.scaling is None else state.scaling.found
         if found is None:
             return []
         from alpa_explore.uniform_layouts.report import scaling_table
@@ -208,11 +206,11 @@ def _nodes(text: str) -> tuple[tuple[int, ...], str]:
     return tuple(sorted({int(part) for part in parts})), ""
 
 
-def _progress_html(answer: ScalingAnswer, state: State) -> str:
+def _progress_html(answer: Answer[ScalingQuestion], state: State) -> str:
     """What is under way, or that the answer is for other settings; '' otherwise."""
     question, settings = answer.question, state.settings
     if answer.running:
-        points = () if answer.scaling is None else answer.scaling.points
+        points = () if answer.found is None else answer.found.points
         done = sum(point.state not in ("waiting", "fits") for point in points)
         total = max(len(question.devices) * len(question.nodes), 1)
         step = "" if answer.progress is None else f", {_STEPS[answer.progress.pass_name]}: {answer.progress.done:,}"
@@ -229,6 +227,6 @@ def _progress_html(answer: ScalingAnswer, state: State) -> str:
             f"This is {question.model} with a global batch of {question.global_batch:,}: press Find out for the present"
         )
         return f'<p class="alpa-question" role="status">{escape(text)} settings.</p>'
-    if answer.scaling is not None and not answer.scaling.whole:
+    if answer.found is not None and not answer.found.whole:
         return '<p class="alpa-question" role="status">Cancelled: these are the clusters that were priced by then.</p>'
     return ""

@@ -19,7 +19,7 @@ from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.state import LayoutsAnswer, State
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class LayoutsPanel(AskedPanel):
         answer = state.layouts
         self.cancel.layout.display = "" if answer.running else "none"
         self.show_progress(self.progress, _progress_html(answer, state))
-        self._offer_filters(answer.layouts)
-        larger = None if answer.layouts is None else answer.layouts.fits_on
+        self._offer_filters(answer.found)
+        larger = None if answer.found is None else answer.found.fits_on
         self.larger.layout.display = "none" if larger is None else ""
         if larger is not None:
             self.larger.description = f"Plan on {larger}"
@@ -104,32 +104,32 @@ class LayoutsPanel(AskedPanel):
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The layouts that are known, the filters and the columns."""
         answer = state.layouts
-        known = (None, None, False) if answer is None else (answer.layouts, answer.fault, answer.running)
+        known = (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
         return (*known, self.columns.value, *self._where().items())
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the filters."""
         question = question_of(replace(state.settings, num_microbatches=1))
         running = state.layouts is None or state.layouts.running
-        return (question, running, self._session.layouts.layouts_by_batch.found, *self._where().items())
+        return (question, running, self._session.layouts.layouts.by_batch.found, *self._where().items())
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""
-        answer = self._session.layouts.layouts_at(state.settings)
+        answer = self._session.layouts.layouts.at(state.settings)
         return None if answer is None else super().packed(replace(state, layouts=answer), theme)
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """The figure, and the table below it; or the whole table in their place."""
         super().update(state, theme, as_table=as_table)
         answer = state.layouts
-        layouts = None if answer is None or as_table else answer.layouts
+        layouts = None if answer is None or as_table else answer.found
         self.listed.value = (
             "" if answer is None or layouts is None else self._listed(answer, layouts, _beside(state, layouts))
         )
 
     def subject(self, state: State) -> tuple[str, str]:
         """Of the layouts, or of the controls before there are any."""
-        found = None if state.layouts is None else state.layouts.layouts
+        found = None if state.layouts is None else state.layouts.found
         if found is not None:
             return found.model, str(found.cluster)
         settings = state.settings
@@ -138,16 +138,16 @@ class LayoutsPanel(AskedPanel):
     def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.layouts.scatter`."""
         answer = state.layouts
-        if answer is None or answer.layouts is None:
+        if answer is None or answer.found is None:
             return self.missing(answer, theme)
         from alpa_explore.figures.layouts.scatter import scatter_figure  # late: plotly takes seconds to import
 
-        beside = _beside(state, answer.layouts)
-        return scatter_figure(answer.layouts, theme, where=self._where(), plan=beside, measured=answer.measured)
+        beside = _beside(state, answer.found)
+        return scatter_figure(answer.found, theme=theme, where=self._where(), plan=beside, measured=answer.measured)
 
     def rows(self, state: State) -> Sequence[Row]:
         """Every layout under the filters, the fastest first."""
-        found = None if state.layouts is None else state.layouts.layouts
+        found = None if state.layouts is None else state.layouts.found
         if found is None:
             return []
         from alpa_explore.uniform_layouts.report import layouts_table
@@ -171,7 +171,7 @@ class LayoutsPanel(AskedPanel):
                     field.value = _ANY
                 field.choices = choices
 
-    def _listed(self, answer: LayoutsAnswer, layouts: Layouts, beside: PlanAsLayout | None) -> str:
+    def _listed(self, answer: Answer[LayoutQuestion], layouts: Layouts, beside: PlanAsLayout | None) -> str:
         """The table: the best layouts under the filters, each with a button that opens it."""
         names, runs = _COLUMNS[self.columns.value], {id(one.priced): one for one in answer.measured}
         ranks = {id(priced): rank for rank, priced in enumerate(layouts.ranked, 1)}
@@ -199,8 +199,8 @@ class LayoutsPanel(AskedPanel):
 
     def _plan_larger(self) -> None:
         answer = self._session.store.state.layouts
-        if answer is not None and answer.layouts is not None and answer.layouts.fits_on is not None:
-            self._session.plan_on(answer.layouts.fits_on)
+        if answer is not None and answer.found is not None and answer.found.fits_on is not None:
+            self._session.plan_on(answer.found.fits_on)
 
 
 def _values(layouts: Layouts, priced: PricedLayout, run: MeasuredLayout | None) -> dict[str, str]:
@@ -261,7 +261,7 @@ def _note(text: str) -> str:
     return f'<p class="alpa-question" role="status">{escape(text)}</p>'
 
 
-def _progress_html(answer: LayoutsAnswer, state: State) -> str:
+def _progress_html(answer: Answer[LayoutQuestion], state: State) -> str:
     """What is under way, or that the answer is for other settings; '' otherwise."""
     if answer.running:
         progress = answer.progress
@@ -274,6 +274,6 @@ def _progress_html(answer: LayoutsAnswer, state: State) -> str:
     if answer.question != question_of(state.settings) and not state.replanning:
         now = question_of(state.settings).words
         return _note(f"These are the layouts of {answer.question.words}. Press Price layouts for {now}.")
-    if answer.layouts is not None and not answer.layouts.whole:
+    if answer.found is not None and not answer.found.whole:
         return _note("Cancelled: these are the layouts that were priced by then.")
     return ""
