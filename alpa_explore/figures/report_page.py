@@ -60,13 +60,9 @@ def report_html(tried: Sequence[Tried], *, chosen: int = -1) -> str:
         f'<p class="question">{escaped(_TABLE_NOTE)}</p>\n{_table_html(tried, place)}</section>\n'
     )
     sections = [*_comparisons(tried, place), *page_sections(plan)]
-    title = f"{_count(len(tried))} tried for {plan.model.name}"
+    title = f"{len(tried):,} plan{'s' * (len(tried) > 1)} tried for {plan.model.name}"
     footer = escaped(f"Made by alpa_explore. The figures show plan {place + 1}: {plan.model.name} on {plan.cluster}.")
     return html_page(title, head, sections, footer, after=_settings_html(tried, place))
-
-
-def _count(plans: int) -> str:
-    return f"{plans:,} plan{'s' * (plans > 1)}"
 
 
 def _comparisons(tried: Sequence[Tried], place: int) -> list[Section]:

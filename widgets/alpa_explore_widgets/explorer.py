@@ -20,14 +20,13 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
-from alpa_explore_widgets.elements.page_widget import send_states, share_lock
+from alpa_explore_widgets.elements.page_widget import box, send_states, set_class, set_shown, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export.saved import SavedOutputs, plan_table
 from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
 from alpa_explore_widgets.figures_ahead import FiguresAhead
-from alpa_explore_widgets.lessons import LESSONS
+from alpa_explore_widgets.lessons import LESSONS, LessonPanel
 from alpa_explore_widgets.panels.controls import B_STOPS, BATCH, MICROBATCH, ControlsPanel, chosen_for
-from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
@@ -43,8 +42,7 @@ from alpa_explore_widgets.session.settings import Settings, device_setting, sett
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_groups import tabs_of
-from alpa_explore_widgets.tab_kinds.panel import Panel, css_name
-from alpa_explore_widgets.tab_kinds.panel_list import PanelList
+from alpa_explore_widgets.tab_kinds.panel import Panel, PanelList, css_name
 
 _SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
@@ -115,22 +113,17 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _right(self) -> W.Box:
         """The column on the right, where panels are added as they are made."""
-        right = W.VBox([self.messages.widget, self.verdict.below, self.tabs, self.lesson.widget, self.selected.widget])
-        right.add_class("alpa-main")
-        return right
+        above = (self.messages.widget, self.verdict.below, self.tabs, self.lesson.widget, self.selected.widget)
+        return box("alpa-main", *above, kind=W.VBox)
 
     def _body(self) -> W.Box:
         """The verdict, the parts on the left, and the column on the right; `explorer.css` places them."""
-        drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
-        drawer.add_class("alpa-controls")
-        drawer.add_class("alpa-drawer")
-        column = W.VBox([drawer, self.plan_button.widget])
-        column.add_class("alpa-column")
-        head = W.Box([self.verdict.head, self.toolbar.widget])
-        head.add_class("alpa-head")
-        body = W.Box([head, self.controls.sliders, drawer_handle(drawer), column, self._main])
-        body.add_class("alpa-body")
-        return body
+        css = "alpa-controls alpa-drawer"
+        drawer = box(css, self.controls.widget, self.spec_constraints.widget, kind=W.VBox)
+        column = box("alpa-column", drawer, self.plan_button.widget, kind=W.VBox)
+        head = box("alpa-head", self.verdict.head, self.toolbar.widget, kind=W.Box)
+        parts = (head, self.controls.sliders, drawer_handle(drawer), column, self._main)
+        return box("alpa-body", *parts, kind=W.Box)
 
     def _panel_made(self, panel: Panel) -> None:
         """Add a panel, hidden until its tab is shown."""
@@ -179,7 +172,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         for figure in panel.figures:
             figure.waiting = _waiting_text(state)
         for other in self.panels.made:  # hidden rather than removed, so that a figure keeps its zoom
-            other.widget.layout.display = "" if other is panel else "none"
+            set_shown(other.widget, on=other is panel)
         if state.plan is not None or not panel.needs_plan:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
         busy = panel.busy(state)
@@ -193,7 +186,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.messages.show(state)
         self.verdict.show(state)
         failed = state.fault is not None and state.plan is not None and state.out_of_date
-        (self._main.add_class if failed else self._main.remove_class)("alpa-stale")
+        set_class(self._main, "alpa-stale", on=failed)
         self.selected.show(state)
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"

@@ -11,8 +11,6 @@ from alpa_explore.figures.marks import Plots, points
 from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
-__all__ = ["layout_choices_figure", "layout_choices_sentence", "layout_choices_table"]
-
 
 @with_theme
 def layout_choices_figure(record: Record) -> Drawing:

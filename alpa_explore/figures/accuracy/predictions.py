@@ -14,8 +14,6 @@ from alpa_explore.figures.marks import Plots, line, points
 from alpa_explore.figures.style import Drawing, Trace, ink, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
-__all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
-
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
 _MARGIN = 1.25

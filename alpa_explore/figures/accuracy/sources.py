@@ -12,8 +12,6 @@ from alpa_explore.figures.marks import Plots, bars_across, line, outline, points
 from alpa_explore.figures.style import TOOL_PIXELS, Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
-__all__ = ["sources_figure", "sources_sentence", "sources_table"]
-
 _ROW, _FRAME = 38, 120
 """Pixels of a row, and of axis and legend."""
 

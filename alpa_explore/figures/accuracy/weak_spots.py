@@ -8,8 +8,6 @@ from alpa_explore.figures.marks import Plots, bars_across, labels, points
 from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
-__all__ = ["reasons_table", "weak_spots_figure", "weak_spots_sentence", "weak_spots_table"]
-
 _ROW, _FRAME = 34, 130
 """Pixels of a row, and of axis and legend."""
 

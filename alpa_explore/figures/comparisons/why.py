@@ -23,8 +23,6 @@ from alpa_explore.questions.explain import (
     time_parts,
 )
 
-__all__ = ["why_figure", "why_sentence", "why_table"]
-
 _STAGE = 24
 """Pixels of a stage."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
+from alpa_explore.figures.marks import MEMORY_FIELDS, MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
 from alpa_explore.figures.style import (
     Color,
     Drawing,
@@ -31,8 +31,6 @@ from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest, recomputed_words
 
-__all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
-
 cluster_table = stages_table
 
 _NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 110
@@ -45,10 +43,6 @@ _NAMED_STAGES = 6
 """Stages whose nodes the sentence names one by one."""
 _WIDTH = 0.86
 """Of the box of a device, which has a place of 1."""
-
-
-_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""
 
 
 class _Box(NamedTuple):
@@ -194,7 +188,7 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> It
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     colors = [stage_color(stage.index) for _, stage in used]
     keys = [key(stage=stage.index, device=b.device) for b, stage in used]
-    for (name, _, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+    for (name, _, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
         widths = [_WIDTH * getattr(stage, field) / plan.device_of(stage).memory_bytes for _, stage in used]
         x = [left + width / 2 for left, width in zip(filled, widths, strict=True)]
         places = {"base": [b.row + bottom for b, _ in used], "width": widths}

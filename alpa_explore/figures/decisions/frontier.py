@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import (
+    MEMORY_FIELDS,
     MEMORY_PARTS,
     Plots,
     bars_across,
+    fitted,
     inside,
+    label_positions,
     labels,
     legend_below,
     limit_line,
@@ -19,7 +22,6 @@ from alpa_explore.figures.marks import (
     points,
     sums,
 )
-from alpa_explore.figures.placing import fitted, label_positions
 from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -168,7 +170,7 @@ def _memory(figure: Plots, frontier: StageFrontier, shown: Sequence[FrontierPoin
     scale, unit = units.bytes_axis(most)
     names = dict(zip(frontier.points, choice_names(frontier), strict=True))
     rows, hover = list(range(len(shown))), [_hover(p, names[p], frontier) for p in shown]
-    for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+    for (name, color, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
         sizes = [getattr(p, field) for p in shown]
         # Where the part of the bar is wide enough.
         texts = inside([units.bytes_(size) if size > 0.13 * most else "" for size in sizes], size=11)
@@ -197,7 +199,3 @@ def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
         logical_mesh_phrase(point.logical_mesh),
         f"what is proven: {phrase}" if phrase else "",
     )
-
-
-_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, bars, bars_across, inside, line, outline, points, words
-from alpa_explore.figures.placing import end_of_most
+from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, inside, line, outline, points, words
 from alpa_explore.figures.style import (
     Drawing,
     Trace,

@@ -10,8 +10,6 @@ from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, li
 from alpa_explore.uniform_layouts.report import point_words, priced_best, scaling_sentence, scaling_table
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 
-__all__ = ["scaling_curve_figure", "scaling_curve_sentence", "scaling_curve_table"]
-
 scaling_curve_table, scaling_curve_sentence = scaling_table, scaling_sentence
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
 _PANELS, _GAP = (190, 110, 40), 40

@@ -15,8 +15,6 @@ from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sentence
 
-__all__ = ["scatter_figure", "scatter_sentence"]
-
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 """Of the ZeRO stages."""
 _TOO_MUCH = OKABE_ITO[5]

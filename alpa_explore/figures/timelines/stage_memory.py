@@ -19,7 +19,7 @@ from alpa_explore.figures.style import (
     mixed,
     with_theme,
 )
-from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.timelines.chart import TimelineChart, rounded
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.held import (
     ACTIVATIONS,
@@ -35,7 +35,6 @@ from alpa_explore.figures.timelines.held import (
 )
 from alpa_explore.figures.timelines.memory import draw_limit, sampled_steps
 from alpa_explore.figures.timelines.parts import Window, shown_parts
-from alpa_explore.figures.timelines.sampling import rounded
 from alpa_explore.figures.timelines.tasks import task_color
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.plan import Plan

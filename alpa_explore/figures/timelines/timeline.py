@@ -12,11 +12,10 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.figures.marks import bars_across, line
 from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, ink, mixed, with_theme
-from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.timelines.chart import TimelineChart, rounded, with_gaps
 from alpa_explore.figures.timelines.frame import TICKS_PIXELS, Frame
 from alpa_explore.figures.timelines.memory import draw_memory
 from alpa_explore.figures.timelines.parts import Window, shown_parts
-from alpa_explore.figures.timelines.sampling import rounded, with_gaps
 from alpa_explore.figures.timelines.tasks import draw_tasks
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -32,7 +31,7 @@ _TOOLS_PIXELS = 20
 @with_theme
 def timeline_figure(
     plan: Plan,
-    schedules: Sequence[str] = ("1f1b"),
+    schedules: Sequence[str] = ("1f1b",),
     *,
     window: Window = "parts",
     brush: bool = False,

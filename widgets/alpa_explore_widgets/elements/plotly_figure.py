@@ -14,7 +14,7 @@ from typing import Any
 import traitlets
 
 from alpa_explore.figures.style import CONFIG, Figure
-from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
+from alpa_explore_widgets.elements.page_widget import PageFigure, module_with_helpers
 
 
 @cache
@@ -30,29 +30,19 @@ def _import_plotly() -> None:
     import plotly.subplots  # noqa: F401  # so that it is loaded
 
 
-class PlotlyFigure(PageWidget):
+class PlotlyFigure(PageFigure):
     """Shows a figure; assign with `draw`."""
 
     _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_figure.js")
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
-    ahead = traitlets.Dict().tag(sync=True)
-    """B -> the figure for it, packed: drawn when the slider is moved there, before Python answers."""
     config = traitlets.Dict(CONFIG).tag(sync=True)
     """plotly.js configuration."""
-    label = traitlets.Unicode("").tag(sync=True)
-    """Accessible name: what the figure shows, in words."""
-    waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
-    """What is said in place of a figure that was not sent yet."""
     height = traitlets.Int(480).tag(sync=True)
     """Pixels."""
-    selection = traitlets.Unicode("").tag(sync=True)
-    """Key of the selection (`alpa_explore.figures.keys`): marks of other things are faded. A click sets it."""
     brushed = traitlets.List(traitlets.Float()).tag(sync=True)
     """From, to as shares of the axis in `layout.meta.brush`, after it was dragged over; else empty."""
-    busy = traitlets.Bool(False).tag(sync=True)
-    """True fades the figure and shows 'computing…'."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)

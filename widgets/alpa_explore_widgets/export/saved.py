@@ -12,7 +12,7 @@ from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import sentence
 from alpa_explore_widgets.export.sharing import explore_code
-from alpa_explore_widgets.overview.picture import plan_svg
+from alpa_explore_widgets.overview.cards import plan_svg
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.settings import Settings

@@ -1,6 +1,7 @@
 """Code for the current settings, names of saved files, and plan files that the user opens."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from alpa_explore.errors import PlanFileError
@@ -37,37 +38,32 @@ def plan_code(settings: Settings, *, reference: str = "", user_model: bool = Fal
             "",
             f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{precision})  # {s.model!r}",
         ]
-    options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
-    options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
-    options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
-    options += [f"precision={s.precision!r}"] if s.precision is not None and not user_model else []
-    options += [f"sequence={s.sequence}"] if s.sequence is not None else []
-    options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
-    if s.pipeline:
-        fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
-        options.append(f"pipeline=ax.PipelineOptions({fields})")
-    options += [f"boundaries={s.boundaries!r}"] if s.boundaries else []
-    options += [f"{name}={value!r}" for name, value in mappings(s.spec_constraints).items()]
-    return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
+    pipeline = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
+    options = _options(s, [f"pipeline=ax.PipelineOptions({pipeline})"] if pipeline else [], fixed=user_model)
+    return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {options})", ""])
 
 
 def explore_code(settings: Settings, reference: str = "") -> str:
     """The call of `explore` that shows the same settings again; `reference` as in `plan_code`."""
-    s = settings
-    options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
-    options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
-    options += "" if s.precision is None else f", precision={s.precision!r}"
-    options += "" if s.sequence is None else f", sequence={s.sequence}"
-    options += "" if s.solver == "auto" else f", solver={s.solver!r}"
-    options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
-    options += f", boundaries={s.boundaries!r}" if s.boundaries else ""
-    options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
-    options += "".join(f", {name}={value!r}" for name, value in mappings(s.spec_constraints).items())
-    model = repr(reference) if reference else f'"{s.model}"'
-    return (
-        f'explore({model}, cluster="{cluster_text(s)}", num_microbatches={s.num_microbatches}, '
-        f"delta={s.delta!r}{options})"
-    )
+    s, model = settings, repr(reference) if reference else f'"{settings.model}"'
+    more = [f"{name}={value!r}" for name, value in s.pipeline.items()]
+    device = [f"{name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None]
+    return f'explore({model}, cluster="{cluster_text(s)}", {_options(s, more, device)})'
+
+
+def _options(s: Settings, pipeline: Sequence[str], device: Sequence[str] = (), *, fixed: bool = False) -> str:
+    """The options of both, those at their defaults left out; `fixed`: the precision is that of a captured graph."""
+    given = {
+        "num_layers": s.num_layers,
+        "rematerialization": s.rematerialization,
+        "precision": None if fixed else s.precision,
+        "sequence": s.sequence,
+        "solver": None if s.solver == "auto" else s.solver,
+    }
+    options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
+    options += [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    options += [*pipeline, *([f"boundaries={s.boundaries!r}"] if s.boundaries else []), *device]
+    return ", ".join(options + [f"{name}={value!r}" for name, value in mappings(s.spec_constraints).items()])
 
 
 def plan_from_text(name: str, text: bytes) -> Plan:

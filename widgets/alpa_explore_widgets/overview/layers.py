@@ -2,7 +2,7 @@
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.placing import end_of_most
+from alpa_explore.figures.marks import end_of_most
 from alpa_explore.figures.style import ink_on, stage_color
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan

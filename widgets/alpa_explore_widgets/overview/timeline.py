@@ -50,7 +50,7 @@ def timeline_card(plan: Plan) -> Card:
         top, height = _HEAD + row * pitch, pitch - min(4.0, 0.2 * pitch)
         color = stage_color(row)
         grounds = [
-            box(_x(p, p.start, parts, length), top, (p.end - p.start) / length, height, css="idle") for p in parts
+            box((p.at - parts[0].at) / length, top, (p.end - p.start) / length, height, css="idle") for p in parts
         ]
         forward, backward, update = (_spans(timeline, row, actions, parts, length) for actions in _ACTIONS)
         low = height / 2
@@ -70,10 +70,6 @@ def timeline_card(plan: Plan) -> Card:
 
 
 _ACTIONS = ((Action.FORWARD,), (Action.BACKWARD, Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT), (Action.UPDATE,))
-
-
-def _x(part: Part, seconds: float, parts: tuple[Part, ...], length: float) -> float:
-    return (seconds + part.shift - parts[0].at) / length
 
 
 def _spans(

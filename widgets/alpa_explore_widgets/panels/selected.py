@@ -17,7 +17,8 @@ from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_ban
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import recomputed_words
 from alpa_explore.units import printable
-from alpa_explore_widgets.elements.fields import Button
+from alpa_explore_widgets.elements.fields import plain_button
+from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.state import State
 
@@ -35,15 +36,10 @@ class SelectedPanel:
     def __init__(self, compute_regrets: Callable[[], None]) -> None:
         self._compute_regrets = compute_regrets
         self.line, self.table = W.HTML(), W.HTML()
-        self.regrets_button = Button(
-            self._pressed,
-            description=_COMPUTE,
-            hint="Compute how long the stage would take with each other strategy of this operator",
-        )
-        self.regrets_button.add_class("alpa-plain")
+        hint = "Compute how long the stage would take with each other strategy of this operator"
+        self.regrets_button = plain_button(_COMPUTE, hint, self._pressed)
         self.table.add_class("alpa-strategies")
-        self.widget = W.Box([self.line, self.regrets_button, self.table])
-        self.widget.add_class("alpa-selection")
+        self.widget = box("alpa-selection", self.line, self.regrets_button, self.table, kind=W.Box)
         self.widget.layout.display = "none"
         self._shown: tuple[object, ...] = ()
         self._show_table()

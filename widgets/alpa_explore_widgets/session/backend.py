@@ -220,6 +220,14 @@ def _layouts(*arguments: Any, **options: Any) -> tuple[Layouts, tuple[MeasuredLa
     return found, measured_beside(found)
 
 
+_baseline = _late("baselines.baseline", "baseline")
+_scaling = _late("uniform_layouts.scaling", "scaling")
+_regrets = _late("questions.what_if", "regrets")
+_check_run = _late("runtime.launch", "request_of")
+_launch = _late("runtime.launch", "launch")
+_attach = _late("attached.attach", "attach")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """Captures, plans and runs; tests replace single functions."""
@@ -228,26 +236,26 @@ class Backend:
     """(catalogue name, samples of a microbatch, precision=… if not the model's default) -> the graph."""
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
-    baseline: Callable[..., Plan] = _late("baselines.baseline", "baseline")
+    baseline: Callable[..., Plan] = _baseline
     fitting_cluster: Callable[..., FittingCluster | None] = _fitting_cluster
     """(graph, cluster, options of the plan) -> the larger cluster on which it fits."""
     fits: Callable[..., bool | None] = _fits
     """The same arguments -> whether a plan fits; None where that is not known."""
     layouts: Callable[..., tuple[Layouts, tuple[MeasuredLayout, ...]]] = _layouts
     """The arguments of `ax.layouts` -> all layouts, and measured runs of the same kind."""
-    scaling: Callable[..., Scaling] = _late("uniform_layouts.scaling", "scaling")
+    scaling: Callable[..., Scaling] = _scaling
     """Those of `ax.scaling`."""
     compare: Callable[..., Comparison] = _compare
     """(plan, stage, progress, partial and cancel of `compare_solvers`) -> its first layer, solved by each
     formulation."""
-    regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _late("questions.what_if", "regrets")
+    regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> the cost of each of its strategies."""
-    check_run: Callable[..., object] = _late("runtime.launch", "request_of")
+    check_run: Callable[..., object] = _check_run
     """(plan, arguments of `ax.launch`); raises the reason where the plan cannot run."""
     dry_run: Callable[..., dict[str, Any]] = _dry_run
     """The same arguments -> a description of the lowered and checked program."""
-    launch: Callable[..., Run] = _late("runtime.launch", "launch")
+    launch: Callable[..., Run] = _launch
     better_plan: Callable[..., BetterPlan] = _better_plan
     """(plan, drift of its run, cancel) -> the best plan with the measured figures, beside the present one."""
-    attach: Callable[..., Attached] = _late("attached.attach", "attach")
+    attach: Callable[..., Attached] = _attach
     """(address, found, progress and cancel of `ax.attach`) -> the hosts of a Dask scheduler and their links."""

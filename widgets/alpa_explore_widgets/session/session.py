@@ -12,9 +12,8 @@ from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.changes import settings_of_change
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
-from alpa_explore_widgets.session.asking.questions import Comparisons
+from alpa_explore_widgets.session.asking.questions import Comparisons, settings_of_change
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import Offer, fault_of

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore.figures.keys import key, read_key
 from alpa_explore.figures.style import TOOL_PIXELS, Figure, drawing, finished
+from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.documents import DataflowGraph
-from alpa_explore_widgets.elements.linked_view import LinkedView
+from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.state import Answer, State
@@ -38,7 +40,7 @@ class FigurePanel(Panel):
         super().__init__()
 
     @property
-    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+    def figures(self) -> Sequence[PageFigure]:
         """The one figure."""
         return (self.figure,)
 
@@ -170,3 +172,44 @@ def lift_title(figure: Figure) -> str:
             figure.layout.height -= top - new_top
         figure.layout.margin.t = new_top
     return " ".join(lines)
+
+
+class StagePanel(PlanPanel):
+    """Shows the selected stage; choosing another one here selects it in every tab."""
+
+    def __init__(self, select: Callable[[str], None]) -> None:
+        self._select = select
+        super().__init__()
+
+    def controls(self) -> list[W.Widget]:
+        """The choice of the stage."""
+        hint = "The stage that this figure shows. It becomes the selected stage in all tabs."
+        self.stage = choice_field("Stage", hint, {"0": "stage 0"})
+        self.stage.observe(self._stage_chosen, "value")
+        return [self.stage]
+
+    def follow(self, state: State) -> None:
+        """Offer the stages of the plan, and choose the selected one."""
+        assert state.plan is not None, "shown before there was a plan"
+        stages = state.plan.stages
+        selected = read_key(state.selection).get("stage", self.stage.value)
+        with self.stage.hold_sync():
+            texts = {str(s.index): f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)})" for s in stages}
+            self.stage.choices = options(texts)
+            with self.quietly(self.stage, self._stage_chosen):
+                self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """The stage."""
+        return (self.stage.value,)
+
+    def stage_of_rows(self) -> int:
+        """The stage that is shown."""
+        return int(self.stage.value)
+
+    def arguments(self, _state: State) -> dict[str, Any]:
+        """The stage."""
+        return {"stage": self.stage_of_rows()}
+
+    def _stage_chosen(self, change: dict[str, Any]) -> None:
+        self._select(key(stage=int(change["new"])))

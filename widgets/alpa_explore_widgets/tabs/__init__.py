@@ -1,7 +1,7 @@
 """The tabs: title, question, controls. Figures are in alpa_explore.figures.
 
 - overview: four small figures, from the room of that name.
-- The plan: plan_figures (Layers, Cluster, Costs, t_max, Microbatches: one figure, no controls), and a file each for
+- The plan: Layers, Cluster, Costs, t_max and Microbatches (one figure, no controls) are in tab_groups; a file each for
   sharding, frontier (the Memory tab) and timeline.
 - Uniform layouts (Fit & scale, Layouts), which need no plan: the room layouts.
 - Against other plans: what_ifs, why, search, compare, solvers. Against measured runs that were published: accuracy.

@@ -9,7 +9,7 @@ from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import choice_field
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
 
@@ -29,12 +29,8 @@ class ComparePanel(PlanPanel):
 
     def controls(self) -> list[W.Widget]:
         """The choice of the other plan."""
-        self.other = ChoiceField(
-            label="With",
-            hint="The plan to compare with: pin one, or choose one of the history.",
-            choices=[[_DEFAULT, "", ""]],
-            value=_DEFAULT,
-        )
+        hint = "The plan to compare with: pin one, or choose one of the history."
+        self.other = choice_field("With", hint, {_DEFAULT: ""})
         self.watch(self.other)
         return [self.other]
 

@@ -8,9 +8,9 @@ from alpa_explore.figures.keys import read_key
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import choice_field
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
+from alpa_explore_widgets.tab_kinds.figure_panel import StagePanel
 
 _TIME, _CHOICES = "time", "choices"
 
@@ -28,12 +28,8 @@ class FrontierPanel(StagePanel):
 
     def controls(self) -> list[W.Widget]:
         """The stage, and what is shown of its memory."""
-        self.view = ChoiceField(
-            label="View",
-            hint="One iteration over time, by part; or the choices for the stage, with their latency and memory.",
-            choices=[[_TIME, "Over time", ""], [_CHOICES, "Choices", ""]],
-            value=_TIME,
-        )
+        hint = "One iteration over time, by part; or the choices for the stage, with their latency and memory."
+        self.view = choice_field("View", hint, {_TIME: "Over time", _CHOICES: "Choices"})
         self.watch(self.view)
         return [*super().controls(), self.view]
 

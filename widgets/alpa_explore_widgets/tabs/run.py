@@ -8,7 +8,8 @@ import ipywidgets as W
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore_widgets.elements.fields import TextField, choice_field, options, plain_button, whole_field
+from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
 from alpa_explore_widgets.panels.attached import AttachedPanel
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.state import State
@@ -16,16 +17,11 @@ from alpa_explore_widgets.session.training_run import RunSettings
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 from alpa_explore_widgets.tabs.run_status import status_html
 
-_WHERE = [
-    ["local", "this machine", ""],
-    ["dask", "a Dask cluster", ""],
-    ["torchrun", "a torchrun script", ""],
-    ["slurm", "a Slurm script", ""],
-]
+_WHERE = {"local": "this machine", "dask": "a Dask cluster", "torchrun": "a torchrun script", "slurm": "a Slurm script"}
 _SCRIPTS = ("torchrun", "slurm")
-_DEVICES = [["", "GPUs, else CPU", ""], ["cpu", "CPU processes", ""], ["cuda", "GPUs", ""]]
+_DEVICES = {"": "GPUs, else CPU", "cpu": "CPU processes", "cuda": "GPUs"}
 _STEPS, _MEASURED = "steps", "measured"
-_SHOWN = [[_STEPS, "step by step", ""], [_MEASURED, "task by task", ""]]
+_SHOWN, _BY_TASK = {_STEPS: "step by step"}, {_MEASURED: "task by task"}
 
 
 class RunPanel(FigurePanel):
@@ -50,65 +46,28 @@ class RunPanel(FigurePanel):
 
     def controls(self) -> list[W.Widget]:
         """The settings of a run, and the choice of the figure."""
-        defaults = RunSettings()
-        self.where = ChoiceField(
-            label="Where",
-            hint="Where the processes of the run start, one per device of the plan. For a script, nothing is started.",
-            choices=_WHERE,
-            value=defaults.target,
+        hint = "Where the processes of the run start, one per device of the plan. For a script, nothing is started."
+        self.where = choice_field("Where", hint, _WHERE)
+        hint = "Address of a Dask scheduler, as tcp://host:8786; its workers start the processes."
+        self.scheduler = TextField(label="Scheduler", hint=hint, example="tcp://127.0.0.1:8786")
+        hint = "On GPUs, or on CPU processes: one process per device of the plan."
+        self.device = choice_field("On", hint, _DEVICES)
+        self.steps = whole_field("Steps", "Number of training iterations.", 100_000, RunSettings().steps)
+        hint = "Number of steps after which the state of training is kept, the last two of them; empty for never."
+        self.every = whole_field("Checkpoint every", hint, 100_000, empty="never")
+        hint = (
+            "How often the run goes on from its last checkpoint after the loss of a process, host or link; planned "
+            "again where too few hosts are left. Empty for never."
         )
-        self.scheduler = TextField(
-            label="Scheduler",
-            hint="Address of a Dask scheduler, as tcp://host:8786; its workers start the processes.",
-            example="tcp://127.0.0.1:8786",
+        self.retries = whole_field("Retries", hint, 100, empty="never")
+        set_shown(self.retries, on=False)  # until there are checkpoints
+        hint = (
+            "Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins anew."
         )
-        self.device = ChoiceField(
-            label="On",
-            hint="On GPUs, or on CPU processes: one process per device of the plan.",
-            choices=_DEVICES,
-            value=defaults.device,
-        )
-        self.steps = NumberField(
-            label="Steps",
-            hint="Number of training iterations.",
-            minimum=1,
-            maximum=100_000,
-            whole=True,
-            value=defaults.steps,
-        )
-        self.every = NumberField(
-            label="Checkpoint every",
-            hint="Number of steps after which the state of training is kept, the last two of them; empty for never.",
-            minimum=1,
-            maximum=100_000,
-            whole=True,
-            optional=True,
-            empty="never",
-        )
-        self.retries = NumberField(
-            label="Retries",
-            hint="How often the run goes on from its last checkpoint after the loss of a process, host or link; planned"
-            " again where too few hosts are left. Empty for never.",
-            minimum=1,
-            maximum=100,
-            whole=True,
-            optional=True,
-            empty="never",
-        )
-        self.retries.layout.display = "none"  # until there are checkpoints
-        self.resume = TextField(
-            label="Resume from",
-            hint="Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins"
-            " anew.",
-            example="folder of a run",
-        )
-        self.shown = ChoiceField(
-            label="Shown",
-            hint="Losses and times step by step; when the run is done, also measured and predicted times task by task.",
-            choices=_SHOWN[:1],
-            value=_STEPS,
-        )
-        self.shown.layout.display = "none"  # until there is a choice
+        self.resume = TextField(label="Resume from", hint=hint, example="folder of a run")
+        hint = "Losses and times step by step; when the run is done, also measured and predicted times task by task."
+        self.shown = choice_field("Shown", hint, _SHOWN)
+        set_shown(self.shown, on=False)  # until there is a choice
         where, how = [self.where, self.scheduler, self.device], [self.steps, self.every, self.retries, self.resume]
         fields = [*where, *how, self.shown]
         self.watch(*fields)
@@ -116,31 +75,18 @@ class RunPanel(FigurePanel):
 
     def below(self) -> list[W.Widget]:
         """The buttons and the status of the run."""
-        self.start = self.button(
-            "Start",
-            "Train with the plan on screen for this number of steps",
-            lambda: self._runs.start(self.run_settings()),
-        )
-        self.stop = self.button(
-            "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
-        )
-        self.go_on = self.button(
-            "Resume", "Go on from the last checkpoint of this run, under the plan on screen", self._go_on
-        )
-        self.dry = self.button(
-            "Dry run",
-            "Make the instructions of every rank and check them; nothing is started",
-            lambda: self._runs.check(self.run_settings(), dry=True),
-        )
-        self.change = self.button(
-            "Checkpoint, change the plan, go on",
-            "Write the state of training, stop, and go on from it under the better plan",
-            self._change_plan,
-        )
-        self.change.layout.width = "auto"
-        self.status = W.HTML()
-        row = W.HBox([self.start, self.stop, self.go_on, self.dry, self.change, self.status])
-        row.add_class("alpa-run")
+        hint = "Train with the plan on screen for this number of steps"
+        self.start = plain_button("Start", hint, lambda: self._runs.start(self.run_settings()))
+        hint = "End the run; closing the explorer or its kernel ends it as well"
+        self.stop = plain_button("Stop", hint, self._runs.stop)
+        hint = "Go on from the last checkpoint of this run, under the plan on screen"
+        self.go_on = plain_button("Resume", hint, self._go_on)
+        hint = "Make the instructions of every rank and check them; nothing is started"
+        self.dry = plain_button("Dry run", hint, lambda: self._runs.check(self.run_settings(), dry=True))
+        hint = "Write the state of training, stop, and go on from it under the better plan"
+        self.change = plain_button("Checkpoint, change the plan, go on", hint, self._change_plan)
+        self.change.layout.width, self.status = "auto", W.HTML()
+        row = box("alpa-run", self.start, self.stop, self.go_on, self.dry, self.change, self.status)
         return [self.attached.widget, row]
 
     def _change_plan(self) -> None:
@@ -179,9 +125,9 @@ class RunPanel(FigurePanel):
         """Update the buttons and the status; check the plan if it or the settings are new."""
         self.attached.show(state)
         settings, run = self.run_settings(), state.run
-        self.scheduler.layout.display = "" if settings.target == "dask" else "none"
+        set_shown(self.scheduler, on=settings.target == "dask")
         can_retry = settings.checkpoint_every and settings.target not in _SCRIPTS
-        self.retries.layout.display = "" if can_retry else "none"
+        set_shown(self.retries, on=bool(can_retry))
         if (state.plan, settings) != self._checked and not settings.check_is_remote:
             self._checked = (state.plan, settings)
             self._runs.check(settings)
@@ -193,12 +139,12 @@ class RunPanel(FigurePanel):
         count = f"{settings.steps:,} {'step' if settings.steps == 1 else 'steps'}"
         self.start.description = f"Write a script of {count}" if settings.target in _SCRIPTS else f"Start {count}"
         self.start.disabled = running or (check is not None and check.fault is not None)
-        (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
+        set_class(self.start, "alpa-call", on=not (self.start.disabled or run))
         can_resume = run is not None and run.can_resume
-        self.go_on.layout.display = "" if can_resume else "none"
-        (self.go_on.add_class if can_resume else self.go_on.remove_class)("alpa-call")
+        set_shown(self.go_on, on=can_resume)
+        set_class(self.go_on, "alpa-call", on=can_resume)
         self.stop.disabled = run is None or run.finished or run.stopping
-        self.change.layout.display = "" if run is not None and (run.can_change or run.changing) else "none"
+        set_shown(self.change, on=run is not None and (run.can_change or run.changing))
         self.change.disabled = run is None or not run.can_change
         self.dry.disabled = check is not None and check.busy
         self.status.value = status_html(state, check)
@@ -206,9 +152,9 @@ class RunPanel(FigurePanel):
         if measured is not self._measured:
             self._measured = measured
             with self.quietly(self.shown):
-                self.shown.choices = _SHOWN if measured is not None else _SHOWN[:1]
+                self.shown.choices = options(_SHOWN | ({} if measured is None else _BY_TASK))
                 self.shown.value = _MEASURED if measured is not None else _STEPS
-            self.shown.layout.display = "" if measured is not None else "none"
+            set_shown(self.shown, on=measured is not None)
 
     def plan_of(self, state: State) -> Plan:
         """The plan of the run, which may differ from the one on screen."""

@@ -34,9 +34,10 @@ def _run(run: TrainingRun) -> str:
         return fault_html(run.fault, steps, details="The end of its log", unfolded=True)
     shared_cores = _shared_cores(run.plan, run.settings.target, run.measured.device if run.measured is not None else "")
     bar = f'<progress aria-label="Steps" max="{run.settings.steps}" value="{count}"></progress>'
+    loss = f", loss {run.steps[-1].loss:.6g}" if run.steps else ""
     sentences = {
         "preparing": "preparing the program of each rank…",
-        "running": f"{bar} {done} of {total} steps{_kept(run)}{_loss(run)}",
+        "running": f"{bar} {done} of {total} steps{_kept(run)}{loss}",
         "done": f"Done: {total} {'step' if run.settings.steps == 1 else 'steps'}.{shared_cores}{logs}",
         "stopped": f"Stopped after {done} of {total} steps{_kept(run)}.{logs}",
         "written": _script(run),
@@ -78,11 +79,6 @@ def _kept(run: TrainingRun) -> str:
     return resumed + (f", the last checkpoint is of step {run.kept_step:,}" if run.kept_step else "")
 
 
-def _loss(run: TrainingRun) -> str:
-    """The loss of the last step."""
-    return f", loss {run.steps[-1].loss:.6g}" if run.steps else ""
-
-
 def _script(run: TrainingRun) -> str:
     slurm = run.settings.target == "slurm"
     script = f"{run.folder}/{'slurm.sh' if slurm else 'run.sh'}"
@@ -120,7 +116,9 @@ def _check(check: RunCheck | None, *, first: bool) -> str:
 
 
 def _program(document: dict[str, Any], plan: Plan) -> str:
-    stages = "; ".join(f"stage {k} on {_ranks(ranks)}" for k, ranks in enumerate(document["stages"]))
+    stages = "; ".join(
+        f"stage {k} on rank{'s' * (len(ranks) != 1)} {ranges(ranks)}" for k, ranks in enumerate(document["stages"])
+    )
     time = iteration_time(plan)
     seconds = units.seconds(plan.predicted.iteration_seconds) if time is None else iteration_phrase(time)
     return (
@@ -138,10 +136,6 @@ def _shared_cores(plan: Plan, target: str, device: str) -> str:
 
 def _rank_count(plan: Plan) -> int:
     return sum(len(stage.devices) for stage in plan.stages)
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}"
 
 
 def _plan_phrase(plan: Plan) -> str:

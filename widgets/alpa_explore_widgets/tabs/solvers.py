@@ -8,6 +8,7 @@ import ipywidgets as W
 from alpa_explore.execution.progress import Progress
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
@@ -27,8 +28,8 @@ class SolversPanel(PlanPanel):
     def controls(self) -> list[W.Widget]:
         """The buttons."""
         hint = "Solve the first layer of the selected stage by each formulation; takes from seconds to a minute"
-        self.compare = self.button("Compare", hint, self._compare)
-        self.cancel = self.button("Cancel", "Start no further formulation; those that are done stay", self._cancel)
+        self.compare = plain_button("Compare", hint, self._compare)
+        self.cancel = plain_button("Cancel", "Start no further formulation; those that are done stay", self._cancel)
         return [self.compare, self.cancel]
 
     def below(self) -> list[W.Widget]:

@@ -14,6 +14,7 @@ from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
 from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
 from alpa_explore.units import SMALL
+from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.levers import Lever
 from alpa_explore_widgets.session.session import Session
@@ -39,7 +40,7 @@ class WhyPanel(Panel):
     def controls(self) -> list[W.Widget]:
         """The button that asks for all answers."""
         hint = "Plan every change below, the free and the most promising ones first; this plan stays. Cancel stops it."
-        self.plan_all = self.button("Answer all", hint, self._session.try_levers)
+        self.plan_all = plain_button("Answer all", hint, self._session.try_levers)
         return [self.plan_all]
 
     def contents(self) -> list[W.Widget]:

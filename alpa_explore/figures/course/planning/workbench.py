@@ -65,7 +65,8 @@ def workbench_menu_figure(problem: ShardingProblem, names: Names | None = None, 
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
     assert len(every) <= MOST_CHOICES, "a menu of so many choices cannot be read"
     methods = (("greedy", greedy(problem)), ("LP relaxation", relax(problem)), ("optimum", solve(problem).choices))
-    states = [_state(problem, c, named, seconds, _label(c, named)) for c in every]
+    labels_of = [", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(named, c, strict=True)) for c in every]
+    states = [_state(problem, c, named, seconds, label) for c, label in zip(every, labels_of, strict=True)]
     special = [_state(problem, choices, named, seconds, name) for name, choices in methods]
     start = every.index(dearest(problem))
     return choice_figure(states, special, start=start, **_common(problem))
@@ -84,10 +85,6 @@ def _common(problem: ShardingProblem) -> dict[str, Any]:
 
 def _default_names(problem: ShardingProblem) -> Names:
     return [[f"node {v}", *(str(k) for k in range(len(costs)))] for v, costs in enumerate(problem.node_costs)]
-
-
-def _label(choices: Choices, names: Names) -> str:
-    return ", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(names, choices, strict=True))
 
 
 def _place(problem: ShardingProblem, v: int, k: int) -> tuple[float, float]:

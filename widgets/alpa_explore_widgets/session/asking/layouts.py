@@ -6,12 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
@@ -23,6 +22,78 @@ if TYPE_CHECKING:
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
+
+Found = TypeVar("Found")
+
+
+class AnswersByBatch(Generic[Question, Found]):
+    """Keeps the last answers, and finds those for other batches in the background."""
+
+    def __init__(
+        self, find: Callable[..., Found | None], name: str, failed: Callable[[Found], bool] = lambda _answer: False
+    ) -> None:
+        """`find(settings, question, known_alone=…)` answers a question and reports errors in its answer; None where
+        that would take what is not `known_alone`. `name` is that of the thread. An answer that has `failed` is shown
+        but not kept: asked again, it is found again."""
+        self._find, self._failed = find, failed
+        self._kept: dict[Question, Found] = {}
+        self._lock = threading.Lock()
+        self.found = 0
+        """Number of answers that were found for the slider, perhaps by a capture: others may be known now."""
+        self._wanted: Question | None = None
+        """The question that is being answered."""
+        self.worker: NewestWins[tuple[Settings, Question, Callable[[Found], None]]] = NewestWins(self._run, name)
+
+    def keep(self, question: Question, answer: Found) -> None:
+        """Remember an answer."""
+        with self._lock:
+            self._kept.pop(question, None)
+            self._kept[question] = answer
+            for oldest in list(self._kept)[: -tuning.KEPT_ANSWERS]:
+                del self._kept[oldest]
+
+    def at(self, settings: Settings, answered: Question, question: Question) -> Found | None:
+        """The answer that is kept, or is found without capturing anything; None where there is none, or more than the
+        batch differs from what was answered."""
+        return self._at(settings, question, known_alone=True) if self._in_reach(answered, question) else None
+
+    def follow(self, settings: Settings, answered: Question, question: Question, show: Callable[[Found], None]) -> None:
+        """Show the answer to a question that differs in the batch alone from the one on screen, which was answered: at
+        once where it is kept."""
+        if question == answered or not self._in_reach(answered, question):
+            return
+        answer = self._kept.get(question)
+        if answer is not None:
+            show(answer)
+        elif question != self._wanted:
+            self._wanted = question
+            self.worker.submit((settings, question, show))
+
+    def _in_reach(self, answered: Question, question: Question) -> bool:
+        """Whether the batch is all that differs, and one of its batches has a whole answer."""
+        if replace(question, global_batch=answered.global_batch) != answered:
+            return False
+        with self._lock:
+            return any(replace(kept, global_batch=answered.global_batch) == answered for kept in self._kept)
+
+    def _at(self, settings: Settings, question: Question, *, known_alone: bool) -> Found | None:
+        answer = self._kept.get(question)
+        if answer is None:
+            answer = self._find(settings, question, known_alone=known_alone)
+            if answer is not None and not self._failed(answer):
+                self.keep(question, answer)
+        return answer
+
+    def _run(self, job: tuple[Settings, Question, Callable[[Found], None]], _cancel: threading.Event) -> None:
+        settings, question, show = job
+        try:
+            answer = self._at(settings, question, known_alone=False)
+            self.found += 1
+            if answer is not None:
+                show(answer)
+        finally:
+            if self._wanted == question:
+                self._wanted = None
 
 
 def question_of(settings: Settings) -> LayoutQuestion:
@@ -67,8 +138,9 @@ class Asked(Generic[Question]):
         """`field` is that of the state. `question_at` is a question at other settings. `find(settings, question,
         **reports)` gives (what is found, measured runs), or None for less than was asked; `failed` says that it could
         not. An answer is shown as `seen`."""
-        self._store, self._field, self._question_at, self._finder = store, field, question_at, find
-        self._failed, self._seen = failed, seen
+        self._store, self._field, self._finder, self._failed = store, field, find, failed
+        self._question_at: Callable[[Settings, Question], Question] = question_at
+        self._seen: Callable[[Answer[Question]], Answer[Question]] = seen
         self.worker: NewestWins[tuple[Settings, Question]] = NewestWins(self._run, f"alpa-explore {field}")
         self.by_batch: AnswersByBatch[Question, Answer[Question]] = AnswersByBatch(
             self._find, f"alpa-explore {field} of a batch", lambda answer: answer.fault is not None

@@ -12,7 +12,8 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField, options, plain_button
+from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.session.asking.layouts import scaling_question
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import Answer, ScalingQuestion, State
@@ -50,17 +51,16 @@ class FitScalePanel(AskedPanel):
         self.nodes = TextField(label="Nodes", hint="Numbers of nodes, with commas", value=_NODES, example=_NODES)
         for field in (self.devices, self.nodes):
             field.observe(self._typed, "value")
-        self.find = self.button("Find out", "Price the layouts of the model on each of them", self._ask)
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.scaling.cancel)
+        self.find = plain_button("Find out", "Price the layouts of the model on each of them", self._ask)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self._session.layouts.scaling.cancel)
         return [self.devices, self.nodes, self.find, self.cancel]
 
     def below(self) -> list[W.Widget]:
         """A price for each device, where to plan, and the progress."""
         self.prices: dict[str, NumberField] = {}
         self.place = ChoiceField(label="Cluster", hint="A cluster on which the model fits", choices=[["", "", ""]])
-        self.plan_there = self.button("Plan there", "Plan on this cluster", self._plan_there)
-        self.row, self.progress = W.HBox([self.place, self.plan_there]), W.HTML()
-        self.row.add_class("alpa-panel-controls")
+        self.plan_there = plain_button("Plan there", "Plan on this cluster", self._plan_there)
+        self.row, self.progress = box("alpa-panel-controls", self.place, self.plan_there), W.HTML()
         return [self.row, self.progress]
 
     def follow(self, state: State) -> None:
@@ -78,7 +78,7 @@ class FitScalePanel(AskedPanel):
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)
         fitting = [] if answer.found is None else [str(p.cluster) for p in answer.found.points if p.best is not None]
-        choices = [[name, name, ""] for name in fitting] or [["", "none yet", ""]]
+        choices = options(fitting or {"": "none yet"})
         if choices != self.place.choices:
             if self.place.value not in fitting:
                 self.place.value = choices[0][0]

@@ -15,7 +15,8 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import ChoiceField, choice_field, options, plain_button
+from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.session import Session
@@ -57,18 +58,13 @@ class LayoutsPanel(AskedPanel):
 
     def controls(self) -> list[W.Widget]:
         """The columns of the table, and the buttons."""
-        self.columns = ChoiceField(
-            label="Columns",
-            hint="Of the table below the figure",
-            choices=[[name, name, ""] for name in _COLUMNS],
-            value="usual",
-        )
+        self.columns = choice_field("Columns", "Of the table below the figure", {name: name for name in _COLUMNS})
         self.watch(self.columns)
-        self.price = self.button(
+        self.price = plain_button(
             "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
         )
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
-        self.larger = self.button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
+        self.larger = plain_button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
         return [self.columns, self.price, self.cancel, self.larger]
 
     def below(self) -> list[W.Widget]:
@@ -83,9 +79,7 @@ class LayoutsPanel(AskedPanel):
         }
         self.watch(*self.filters.values())
         self.progress = W.HTML()
-        chips = W.HBox([*self.filters.values()])
-        chips.add_class("alpa-chips")
-        return [chips, self.progress]
+        return [box("alpa-chips", *self.filters.values()), self.progress]
 
     def follow(self, state: State) -> None:
         """Ask when first opened; offer what is there."""
@@ -93,11 +87,11 @@ class LayoutsPanel(AskedPanel):
             self._ask()
             return  # the change of the state shows this tab again
         answer = state.layouts
-        self.cancel.layout.display = "" if answer.running else "none"
+        set_shown(self.cancel, on=answer.running)
         self.show_progress(self.progress, _progress_html(answer, state))
         self._offer_filters(answer.found)
         larger = None if answer.found is None else answer.found.fits_on
-        self.larger.layout.display = "none" if larger is None else ""
+        set_shown(self.larger, on=larger is not None)
         if larger is not None:
             self.larger.description = f"Plan on {larger}"
 
@@ -164,8 +158,8 @@ class LayoutsPanel(AskedPanel):
     def _offer_filters(self, layouts: Layouts | None) -> None:
         for axis, field in self.filters.items():
             values = () if layouts is None else layouts.values(axis)
-            choices = [[_ANY, "any", ""], *([str(value), str(value), ""] for value in values)]
-            field.layout.display = "" if len(values) > 1 else "none"
+            choices = options({_ANY: "any", **{str(value): str(value) for value in values}})
+            set_shown(field, on=len(values) > 1)
             if choices != field.choices:
                 if field.value not in [value for value, *_ in choices]:
                     field.value = _ANY
