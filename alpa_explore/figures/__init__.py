@@ -12,12 +12,11 @@ decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sha
 timelines/     one iteration of a plan over time
 dataflow/      a stage as a graph of its operators, as a value and as JSON for the page that draws it
 comparisons/   several plans, numbers of microbatches or solvers beside each other
-layouts/       every uniform layout of a model on a cluster; the best of them on other clusters
+layouts        every uniform layout of a model on a cluster; the best of them on other clusters
 accuracy/      measured training runs beside their predictions, all that the record has
 course/        the figures of the lessons, with precomputed states
-runs/          a training run beside its prediction
-page_sections  the figures of a plan with their questions and tables, in order
-page           the same as one self-contained HTML page
+runs           a training run beside its prediction: while it runs, and when it is over
+page           the figures of a plan with their questions and tables, in order, as one self-contained HTML page
 accuracy_page  all measured runs beside their predictions as such a page
 report_page    all plans that were tried as such a page: a table to sort, figures, comparisons
 html_page      what the pages are made of: sections with a figure and a table each

@@ -12,7 +12,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.comparisons.compare import compare_figure, compare_table
 from alpa_explore.figures.html_page import Section, escaped, html_page
-from alpa_explore.figures.page_sections import page_sections
+from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import settings_in_words
 from alpa_explore.plans.report.error_bands import plan_bands_sentence

@@ -22,15 +22,14 @@ from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.page_widget import box, send_states, set_class, set_shown, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
-from alpa_explore_widgets.export.saved import SavedOutputs, plan_table
-from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
+from alpa_explore_widgets.export import SavedOutputs, file_name, not_expressed, plan_code, plan_from_text, plan_table
 from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS, LessonPanel
-from alpa_explore_widgets.panels.controls import B_STOPS, BATCH, MICROBATCH, ControlsPanel, chosen_for
+from alpa_explore_widgets.panels.controls import BATCH, MICROBATCH, ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
-from alpa_explore_widgets.panels.setting_controls import drawer_handle
+from alpa_explore_widgets.panels.setting_controls import B_STOPS, drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.panels.verdict import VerdictPanel

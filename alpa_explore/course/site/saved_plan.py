@@ -11,7 +11,7 @@ from typing import Any
 
 from alpa_explore.course.site import tuning
 from alpa_explore.figures.html_page import table_html
-from alpa_explore.figures.page_sections import page_sections
+from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
 
 

@@ -62,31 +62,22 @@ def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> s
 def predictions_table(record: Record) -> list[Row]:
     """One row per run, as the record has them."""
     return [
-        {
-            "source": record.label(run.source),
-            "line": run.line,
-            "model": run.model,
-            "gpus": run.gpus,
-            "device": run.device,
-            "software": run.software,
-            "layout": run.layout,
-            "predicted_seconds": run.predicted_seconds,
-            "measured_seconds": run.measured_seconds,
-            "error_fraction": _apart(run.predicted_seconds, run.measured_seconds),
-            "predicted_bytes": run.predicted_bytes,
-            "measured_bytes": run.measured_bytes,
-            "memory_error_fraction": _apart(run.predicted_bytes, run.measured_bytes),
-            "fits": run.fits,
-            "status": run.status,
-            "held_out": run.held_out,
-            "not_counted_because": run.refused or run.left_out,
-        }
+        {"source": record.label(run.source)}
+        | {name: getattr(run, name) for name in ("line", "model", "gpus", "device", "software", "layout")}
+        | {"predicted_seconds": run.predicted_seconds, "measured_seconds": run.measured_seconds}
+        | {"error_fraction": _apart(run, "seconds")}
+        | {"predicted_bytes": run.predicted_bytes, "measured_bytes": run.measured_bytes}
+        | {"memory_error_fraction": _apart(run, "bytes")}
+        | {name: getattr(run, name) for name in ("fits", "status", "held_out")}
+        | {"not_counted_because": run.refused or run.left_out}
         for run in record.runs
     ]
 
 
-def _apart(predicted: float | None, measured: float | None) -> float | None:
-    return predicted / measured - 1 if predicted and measured else None
+def _apart(run: MeasuredRun, quantity: Quantity) -> float | None:
+    """The error of any run, also of one that counts in no score."""
+    pair = _pair(run, quantity)
+    return None if pair is None else pair[0] / pair[1] - 1
 
 
 def _pair(run: MeasuredRun, quantity: Quantity) -> tuple[float, float] | None:

@@ -9,8 +9,13 @@ from alpa_explore.accuracy.error_band import usable_bytes
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.figures.keys import read_key
-from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
-from alpa_explore.figures.layouts.scatter import scatter_figure, scatter_sentence
+from alpa_explore.figures.layouts import (
+    log_ticks,
+    scaling_curve_figure,
+    scaling_curve_table,
+    scatter_figure,
+    scatter_sentence,
+)
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
+from alpa_explore.figures.runs import ranks_table, run_figure, run_sentence, run_table
 from alpa_explore.runtime.measured import FILE, Measured, MeasuredRank, MeasuredTask
 
 

@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from alpa_explore_widgets.export.saved import plan_table
+from alpa_explore_widgets.export import plan_table
 from alpa_explore_widgets.panels import verdict
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.state import Answer, State
@@ -11,7 +11,7 @@ from alpa_explore_widgets.tabs.timeline import TimelinePanel
 import alpa_explore as ax
 from alpa_explore import units
 from alpa_explore.figures.page import page_html
-from alpa_explore.figures.runs.steps import steps_sentence
+from alpa_explore.figures.runs import steps_sentence
 from alpa_explore.plans.file.document import to_document
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan

@@ -9,6 +9,8 @@ that figures stay pure functions of the plan. Figures are sent gzipped: hover te
 import gzip
 import threading
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import traitlets
@@ -25,9 +27,21 @@ def _plotly_js() -> bytes:
     return gzip.compress(get_plotlyjs().encode(), 5)
 
 
-def _import_plotly() -> None:
-    import plotly.graph_objects
-    import plotly.subplots  # noqa: F401  # so that it is loaded
+def warm_up() -> None:
+    """Load what the first figure of a tab needs, which takes seconds: plotly, its templates, the modules of figures."""
+    from alpa_explore import figures
+    from alpa_explore.figures.style import template
+
+    for theme in ("light", "dark"):
+        template(theme)
+    for room in _ROOMS:
+        paths = [f"{folder}/{room}" for folder in figures.__path__]
+        for found in iter_modules(paths, f"{figures.__name__}.{room}."):
+            import_module(found.name)
+
+
+_ROOMS = ("accuracy", "comparisons", "dataflow", "decisions", "timelines")
+"""Of `alpa_explore.figures`: those of the tabs."""
 
 
 class PlotlyFigure(PageFigure):
@@ -72,5 +86,5 @@ class PlotlyFigure(PageFigure):
         """The page asks for plotly, once, for all its figures."""
         if content.get("kind") == "request plotly":
             self.send({"kind": "plotly"}, buffers=[_plotly_js()])
-            # The page has its overview by now; the first figure does not wait for these imports, which take seconds.
-            threading.Thread(target=_import_plotly, name="alpa-explore plotly", daemon=True).start()
+            # The page has its overview by now; the first figure of a tab does not wait for this.
+            threading.Thread(target=warm_up, name="alpa-explore warm-up", daemon=True).start()

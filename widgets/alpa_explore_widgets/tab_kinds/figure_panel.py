@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import unescape
 from importlib import import_module
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from alpa_explore_widgets.elements.fields import choice_field, options
 from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.asking.layouts import Asked
 from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
@@ -127,16 +129,43 @@ class AskedPanel(FigurePanel):
     started: ClassVar[str]
     """What is said before the first part of an answer."""
 
+    def __init__(self, asked: Asked[Any]) -> None:
+        self.asked = asked
+        super().__init__()
+
     def busy(self, _state: State) -> bool:
         """Never: what comes is added."""
         return False
 
-    def missing(self, answer: Answer[Any] | None, theme: str) -> Figure:
-        """In place of a figure: why there is none."""
+    def answer(self, state: State) -> Answer[Any] | None:
+        """That on screen."""
+        answer: Answer[Any] | None = getattr(state, self.asked.field)
+        return answer
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """What is known."""
+        answer = self.answer(state)
+        return (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
+
+    def packed(self, state: State, theme: str) -> bytes | None:
+        """The figure for the batch of a state."""
+        answer = self.asked.at(state.settings)
+        changes: dict[str, Any] = {self.asked.field: answer}
+        return None if answer is None else super().packed(replace(state, **changes), theme)
+
+    def draw(self, state: State, theme: str) -> Figure:
+        """The figure of what is known, or why there is none."""
+        answer = self.answer(state)
+        if answer is not None and answer.found is not None:
+            return self.draw_answer(answer, state, theme)
         if answer is not None and answer.fault is not None:
             fault = answer.fault
             return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
         return note_figure(self.started if answer is not None and answer.running else self.nothing, theme)
+
+    @abstractmethod
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """The figure of what is found."""
 
     def show_progress(self, line: W.HTML, html: str) -> None:
         """What is under way; nothing in its place where there is nothing to say."""

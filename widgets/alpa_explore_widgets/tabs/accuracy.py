@@ -35,8 +35,8 @@ class AccuracyPanel(FigurePanel):
     def controls(self) -> list[W.Widget]:
         """The choice of the view."""
         hint = (
-            "Every run, the errors of each source, how well layouts are chosen, or the kinds of runs that are predicted "
-            "worst."
+            "Every run, the errors of each source, how well layouts are chosen, or the kinds of runs that are "
+            "predicted worst."
         )
         self.view = choice_field("Show", hint, {name: text for name, (text, _, _) in _VIEWS.items()})
         self.watch(self.view)

@@ -138,7 +138,7 @@ class Asked(Generic[Question]):
         """`field` is that of the state. `question_at` is a question at other settings. `find(settings, question,
         **reports)` gives (what is found, measured runs), or None for less than was asked; `failed` says that it could
         not. An answer is shown as `seen`."""
-        self._store, self._field, self._finder, self._failed = store, field, find, failed
+        self._store, self.field, self._finder, self._failed = store, field, find, failed
         self._question_at: Callable[[Settings, Question], Question] = question_at
         self._seen: Callable[[Answer[Question]], Answer[Question]] = seen
         self.worker: NewestWins[tuple[Settings, Question]] = NewestWins(self._run, f"alpa-explore {field}")
@@ -149,12 +149,12 @@ class Asked(Generic[Question]):
     @property
     def answer(self) -> Answer[Question] | None:
         """That on screen."""
-        answer: Answer[Question] | None = getattr(self._store.state, self._field)
+        answer: Answer[Question] | None = getattr(self._store.state, self.field)
         return answer
 
     def ask(self, settings: Settings, question: Question) -> None:
         """Ask for `question`, which is that at `settings`."""
-        self._store.change(**{self._field: Answer(question=question, running=True)})
+        self._store.change(**{self.field: Answer(question=question, running=True)})
         self.worker.submit((settings, question))
 
     def cancel(self) -> None:
@@ -164,7 +164,7 @@ class Asked(Generic[Question]):
     def show_again(self) -> None:
         """What is found may be seen in another way now."""
         if self.answer is not None and self.answer.found is not None:
-            self._store.change(**{self._field: self._seen(self.answer)})
+            self._store.change(**{self.field: self._seen(self.answer)})
 
     def follow_batch(self, settings: Settings) -> None:
         """Where the answer on screen is for another batch than that of the controls, show that for this one."""
@@ -186,7 +186,7 @@ class Asked(Generic[Question]):
         with self._store.lock:
             shown, present = self.answer, self._question_at(self._store.state.settings, answer.question)
             if shown is not None and answer.question in (shown.question, present):
-                self._store.change(**{self._field: self._seen(answer)})
+                self._store.change(**{self.field: self._seen(answer)})
 
     def _find(self, settings: Settings, question: Question, **reports: Any) -> Answer[Question] | None:
         """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
@@ -205,7 +205,7 @@ class Asked(Generic[Question]):
             with self._store.lock:
                 answer = self.answer
                 if answer is not None and answer.question == question:
-                    self._store.change(**{self._field: self._seen(replace(answer, **changes))})
+                    self._store.change(**{self.field: self._seen(replace(answer, **changes))})
 
         say = _paced(lambda progress: change(progress=progress))
         answer = self._find(settings, question, progress=say, partial=lambda found: change(found=found), cancel=cancel)

@@ -41,7 +41,7 @@ class FitScalePanel(AskedPanel):
         self._session = session
         self._asked: tuple[str, ...] = ()
         """The devices that have a field for a price."""
-        super().__init__()
+        super().__init__(session.layouts.scaling)
 
     def controls(self) -> list[W.Widget]:
         """What to compare, and the buttons."""
@@ -52,7 +52,7 @@ class FitScalePanel(AskedPanel):
         for field in (self.devices, self.nodes):
             field.observe(self._typed, "value")
         self.find = plain_button("Find out", "Price the layouts of the model on each of them", self._ask)
-        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self._session.layouts.scaling.cancel)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self.asked.cancel)
         return [self.devices, self.nodes, self.find, self.cancel]
 
     def below(self) -> list[W.Widget]:
@@ -86,11 +86,6 @@ class FitScalePanel(AskedPanel):
         self.plan_there.disabled = not fitting
         self.show_progress(self.progress, _progress_html(answer, state))
 
-    def depends_on(self, state: State) -> tuple[object, ...]:
-        """The points that are known."""
-        answer = state.scaling
-        return (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
-
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the prices."""
         answer = state.scaling
@@ -98,13 +93,7 @@ class FitScalePanel(AskedPanel):
             return (None, ())
         batchless = replace(state.settings, num_microbatches=1)
         asked = scaling_question(batchless, answer.question.devices, answer.question.nodes)
-        found = self._session.layouts.scaling.by_batch.found
-        return (asked, found, () if answer.found is None else answer.found.prices)
-
-    def packed(self, state: State, theme: str) -> bytes | None:
-        """The figure for the batch of a state."""
-        answer = self._session.layouts.scaling.at(state.settings)
-        return None if answer is None else super().packed(replace(state, scaling=answer), theme)
+        return (asked, self.asked.by_batch.found, () if answer.found is None else answer.found.prices)
 
     def subject(self, state: State) -> tuple[str, str]:
         """The model, and the devices."""
@@ -112,12 +101,9 @@ class FitScalePanel(AskedPanel):
         where = "no devices" if answer is None else ", ".join(answer.question.devices)
         return (state.settings.model if answer is None else answer.question.model), where
 
-    def draw(self, state: State, theme: str) -> Figure:
-        """See `alpa_explore.figures.layouts.scaling_curve`."""
-        answer = state.scaling
-        if answer is None or answer.found is None:
-            return self.missing(answer, theme)
-        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure  # late: plotly takes seconds
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """See `alpa_explore.figures.layouts`."""
+        from alpa_explore.figures.layouts import scaling_curve_figure  # late: plotly takes seconds
 
         return scaling_curve_figure(answer.found, theme=theme)
 

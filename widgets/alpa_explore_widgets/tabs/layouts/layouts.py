@@ -51,7 +51,7 @@ class LayoutsPanel(AskedPanel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        super().__init__()
+        super().__init__(session.layouts.layouts)
         self.listed = W.HTML()
         """Below the figure: the layouts under the filters."""
         self.widget.children = (*self.widget.children, self.listed)
@@ -63,7 +63,7 @@ class LayoutsPanel(AskedPanel):
         self.price = plain_button(
             "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
         )
-        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self.asked.cancel)
         self.larger = plain_button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
         return [self.columns, self.price, self.cancel, self.larger]
 
@@ -97,20 +97,13 @@ class LayoutsPanel(AskedPanel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The layouts that are known, the filters and the columns."""
-        answer = state.layouts
-        known = (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
-        return (*known, self.columns.value, *self._where().items())
+        return (*super().depends_on(state), self.columns.value, *self._where().items())
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the filters."""
         question = question_of(replace(state.settings, num_microbatches=1))
         running = state.layouts is None or state.layouts.running
-        return (question, running, self._session.layouts.layouts.by_batch.found, *self._where().items())
-
-    def packed(self, state: State, theme: str) -> bytes | None:
-        """The figure for the batch of a state."""
-        answer = self._session.layouts.layouts.at(state.settings)
-        return None if answer is None else super().packed(replace(state, layouts=answer), theme)
+        return (question, running, self.asked.by_batch.found, *self._where().items())
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """The figure, and the table below it; or the whole table in their place."""
@@ -129,12 +122,9 @@ class LayoutsPanel(AskedPanel):
         settings = state.settings
         return settings.model, f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
-    def draw(self, state: State, theme: str) -> Figure:
-        """See `alpa_explore.figures.layouts.scatter`."""
-        answer = state.layouts
-        if answer is None or answer.found is None:
-            return self.missing(answer, theme)
-        from alpa_explore.figures.layouts.scatter import scatter_figure  # late: plotly takes seconds to import
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """See `alpa_explore.figures.layouts`."""
+        from alpa_explore.figures.layouts import scatter_figure  # late: plotly takes seconds to import
 
         beside = _beside(state, answer.found)
         return scatter_figure(answer.found, theme=theme, where=self._where(), plan=beside, measured=answer.measured)
