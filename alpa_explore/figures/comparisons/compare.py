@@ -90,7 +90,7 @@ def _results_table(
     figure: Plots, comparison: PlanComparison, rows: Sequence[tuple[str, str, str, str, int]], other_name: str
 ) -> None:
     """A table as text marks: its lines are never wrapped or scrolled out of sight, whatever the width. `rows`: see
-    `compare_words.results`."""
+    `results`."""
     names, before, now, changes, tones = zip(*rows, strict=True)
     why = {figure.name: safe(figure.why) for _, figure in comparison.headline}
     tints = {1: _BETTER, -1: _WORSE, 0: empty}

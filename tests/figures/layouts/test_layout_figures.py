@@ -149,6 +149,15 @@ def test_curves_are_those_of_the_table(scaling: Scaling) -> None:
     assert list(ideal.y) == pytest.approx([250_000, 500_000])
 
 
+def test_a_device_with_idealised_software_says_so_beside_fitted_ones(scaling: Scaling) -> None:
+    ideal = ScalingPoint(
+        cluster=ax.Cluster.parse("2x8:v100"), state="priced", best=priced(Layout(data=8), 6.0), layouts=9
+    )
+    figure = scaling_curve_figure(replace(scaling, points=(*scaling.points, ideal)))
+    assert {"H100", "V100, ideal"} <= {trace.name for trace in figure.data}
+    assert f"software: {ideal.cluster.software.label}" in trace_of(figure, "v100 fits").hovertext[0]
+
+
 def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: Scaling) -> None:
     figure = scaling_curve_figure(scaling)
     assert list(trace_of(figure, "h100 fits").text) == ["✕ −3 GiB", "✓ 4 s", "✓ 2.5 s"]
