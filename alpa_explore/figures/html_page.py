@@ -4,16 +4,14 @@ A plan may come from a stranger, so every name in it is escaped. Should one slip
 the page runs no script other than the two written here, and loads nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 
 from plotly.offline import get_plotlyjs
 
@@ -27,16 +25,15 @@ _WIDE = ("module", "communication", "reason", "inputs", "outputs", "why", "predi
 """Columns whose cells may take several lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """One figure of a page."""
 
     name: str
     """Of the anchor and of the figure's element."""
     title: str
     question: str
-    themes: Mapping[str, Figure]
-    """'light' and 'dark'."""
+    draw: Callable[..., Figure]
+    """Takes `theme`."""
     rows: Sequence[Row]
 
 
@@ -49,7 +46,9 @@ def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    body = "\n".join(_section_html(section) for section in sections)
+    drawn = {s.name: {theme: s.draw(theme=theme) for theme in ("light", "dark")} for s in sections}
+    body = "\n".join(_section_html(section, drawn[section.name]["light"]) for section in sections)
+    contents = "".join(f'<li><a href="#section-{s.name}">{escaped(s.title)}</a></li>' for s in sections)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -64,7 +63,7 @@ def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *
 <header>
 <h1>{escaped(title)}</h1>
 {head}
-{_contents_html(sections)}
+<nav aria-label="Figures"><ul>{contents}</ul></nav>
 </header>
 <main>
 <noscript><p class="note">The figures need JavaScript; the tables below them do not.</p></noscript>
@@ -72,7 +71,7 @@ def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *
 {after}
 </main>
 <footer>{footer}</footer>
-<script type="application/json" id="figures">{_data(sections)}</script>
+<script type="application/json" id="figures">{_data(drawn)}</script>
 <script>{library}</script>
 <script>{script}</script>
 </body>
@@ -91,13 +90,7 @@ def figure_html(figure: Figure) -> str:
     return page
 
 
-def _contents_html(sections: Sequence[Section]) -> str:
-    items = "".join(f'<li><a href="#section-{s.name}">{escaped(s.title)}</a></li>' for s in sections)
-    return f'<nav aria-label="Figures"><ul>{items}</ul></nav>'
-
-
-def _section_html(section: Section) -> str:
-    figure = section.themes["light"]
+def _section_html(section: Section, figure: Figure) -> str:
     # A figure's title is escaped already, for plotly, and broken into lines.
     label = figure.layout.title.text.replace("<br>", " ")
     height = int(figure.layout.height)
@@ -139,10 +132,10 @@ _CLICK = re.compile(r'<br>click: [^"<]*')
 """What a hover text says of a click, which does nothing on a page."""
 
 
-def _data(sections: Sequence[Section]) -> str:
+def _data(drawn: Mapping[str, Mapping[str, Figure]]) -> str:
     figures = {
-        s.name: {theme: json.loads(figure.to_json(validate=False)) for theme, figure in s.themes.items()}
-        for s in sections
+        name: {theme: json.loads(figure.to_json(validate=False)) for theme, figure in themes.items()}
+        for name, themes in drawn.items()
     }
     text = json.dumps({"config": CONFIG, "figures": figures}, ensure_ascii=False, separators=(",", ":"))
     text = _CLICK.sub("", text)

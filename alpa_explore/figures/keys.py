@@ -10,13 +10,9 @@ click on it makes the selection, which neither highlights nor fades the mark. `s
 applies the same rules in the browser. Imports no plotly.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.plan import Plan
 
 KINDS = ("stage", "layer", "operator", "device", "plan", "change", "layout", "lever")
 LINK = "select "

@@ -3,17 +3,16 @@
 The page shows settings only where plans differ in them, and marks what differs from the chosen plan.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.comparisons.compare import compare_figure, compare_table
 from alpa_explore.figures.html_page import Section, escaped, html_page
-from alpa_explore.figures.page_sections import page_sections
+from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import settings_in_words
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
@@ -61,13 +60,9 @@ def report_html(tried: Sequence[Tried], *, chosen: int = -1) -> str:
         f'<p class="question">{escaped(_TABLE_NOTE)}</p>\n{_table_html(tried, place)}</section>\n'
     )
     sections = [*_comparisons(tried, place), *page_sections(plan)]
-    title = f"{_count(len(tried))} tried for {plan.model.name}"
+    title = f"{len(tried):,} plan{'s' * (len(tried) > 1)} tried for {plan.model.name}"
     footer = escaped(f"Made by alpa_explore. The figures show plan {place + 1}: {plan.model.name} on {plan.cluster}.")
     return html_page(title, head, sections, footer, after=_settings_html(tried, place))
-
-
-def _count(plans: int) -> str:
-    return f"{plans:,} plan{'s' * (plans > 1)}"
 
 
 def _comparisons(tried: Sequence[Tried], place: int) -> list[Section]:
@@ -76,14 +71,11 @@ def _comparisons(tried: Sequence[Tried], place: int) -> list[Section]:
     others = sorted((n for n in range(len(tried)) if n != place), key=lambda n: -tried[n].plan.samples_per_second)
     return [
         Section(
-            name=f"compare-{n + 1}",
-            title=f"Plan {place + 1} beside plan {n + 1}",
-            question="What changed, and what did that do to time, memory and every stage?",
-            themes={
-                theme: compare_figure(plan, tried[n].plan, theme, other_name=f"plan {n + 1}")
-                for theme in ("light", "dark")
-            },
-            rows=compare_table(plan, tried[n].plan),
+            f"compare-{n + 1}",
+            f"Plan {place + 1} beside plan {n + 1}",
+            "What changed, and what did that do to time, memory and every stage?",
+            partial(compare_figure, plan, tried[n].plan, other_name=f"plan {n + 1}"),
+            compare_table(plan, tried[n].plan),
         )
         for n in others[: tuning.REPORT_COMPARISONS]
     ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, wraps
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -209,35 +210,51 @@ def layout_of(
     return common | {"margin": margin} | layout
 
 
-def finished(
-    traces: Sequence[Trace],
-    title: str,
-    *,
-    theme: str,
-    height: float,
-    around: Any = None,
-    frames: Any = (),
-    **layout: Any,
-) -> Figure:
-    """The figure of these traces and a `layout_of`, in a theme. With `around`, `height` is that of the plot alone, and
-    the figure is higher by its margins, of which `around` differ.
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure without a theme; see `drawing`."""
+
+    traces: Sequence[Trace]
+    title: str
+    height: float
+    layout: Trace
+
+
+def drawing(traces: Sequence[Trace], title: str, *, height: float, **layout: Any) -> Drawing:
+    """These traces and a `layout_of`. With `around`, `height` is that of the plot alone, and the figure is higher by
+    its margins, of which `around` differ. `frames` are those of an animation."""
+    return Drawing(traces, title, height, layout)
+
+
+def with_theme(draw: Callable[..., Drawing]) -> Callable[..., Figure]:
+    """The function that draws the same as a figure in `theme`, 'light' or 'dark'."""
+
+    @wraps(draw)
+    def figure(*arguments: Any, theme: str = "light", **options: Any) -> Figure:
+        return finished(draw(*arguments, **options), theme)
+
+    return figure
+
+
+def finished(drawn: Drawing, theme: str) -> Figure:
+    """The figure in a theme.
 
     Without plotly's checks: those of the template alone take 10 ms, which is long while a slider moves. A test makes
     the same figures with the checks.
     """
     import plotly.graph_objects as go
 
-    whole: Trace = layout_of(title, theme=theme, height=height, **layout)
+    layout, height = dict(drawn.layout), drawn.height
+    around, frames = layout.pop("around", None), layout.pop("frames", ())
+    whole: Trace = layout_of(drawn.title, theme=theme, height=height, **layout)
     if around is not None:
         margin = whole["margin"] | around
         height += margin["t"] + margin["b"]
         whole |= {"margin": margin, "height": height, "title": whole["title"] | {"y": 1 - 20 / height}}
     known: dict[Any, Any] = {}
     whole = themed(whole, theme, known) | {"template": template(theme).to_plotly_json()}
-    drawn = [themed(trace, theme, known) for trace in traces]
-    return go.Figure(
-        data=drawn, layout=whole, frames=[themed(frame, theme, known) for frame in frames] or None, _validate=False
-    )
+    traces, moments = ([themed(part, theme, known) for part in parts] for parts in (drawn.traces, frames))
+    return go.Figure(data=traces, layout=whole, frames=moments or None, _validate=False)
 
 
 def themed(value: Any, theme: str, known: dict[Any, Any]) -> Any:

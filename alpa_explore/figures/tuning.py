@@ -4,8 +4,6 @@ A browser takes longer than a second to draw thousands of bars, and every hover 
 text gives no reason was set by hand; not measured. `benchmarks/explorer_latency.py` measures what they protect.
 """
 
-from __future__ import annotations
-
 LAYER_MARKS = 600
 """Bars of the layers figure, which is about as many pixels wide: above this, neighbouring operators of one layer share
 a bar."""

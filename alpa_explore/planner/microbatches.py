@@ -21,6 +21,7 @@ from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
+from alpa_explore.plans.report.text import fullest
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.tracing.catalogue import catalogue_batches
 
@@ -33,13 +34,14 @@ highest throughput is taken."""
 
 def tried(plan: Plan) -> TriedMicrobatches:
     """The row of `plan`; its bytes are those of the fullest device."""
-    full = max(plan.stages, key=lambda s: s.peak_bytes)
+    full = fullest(plan)
     return TriedMicrobatches(
         num_microbatches=plan.options.num_microbatches,
         samples=plan.model.samples,
         iteration_seconds=plan.predicted.iteration_seconds,
         stages=len(plan.stages),
         fullest_stage=full.index,
+        memory_bytes=plan.device_of(full).memory_bytes,
         weight_bytes=full.weight_bytes,
         held_bytes=full.microbatches_held * full.activation_bytes,
         workspace_bytes=full.workspace_bytes,

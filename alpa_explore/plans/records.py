@@ -243,7 +243,9 @@ class TriedMicrobatches:
     iteration_seconds: float | None
     stages: int | None = None
     fullest_stage: int | None = None
-    """The stage with the highest peak memory; the bytes are those of one of its devices."""
+    """The stage that has most of its devices' memory in use; the bytes are those of one of its devices."""
+    memory_bytes: float | None = None
+    """Of such a device; None where no plan fits, and in older files."""
     weight_bytes: float | None = None
     held_bytes: float | None = None
     """Activations of all the microbatches that it holds."""

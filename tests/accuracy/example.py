@@ -13,7 +13,7 @@ GIB = 2.0**30
 USERS = (
     "alpa_explore.accuracy.error_band",
     "alpa_explore.figures.accuracy_page",
-    "alpa_explore.figures.page_sections",
+    "alpa_explore.figures.page",
     "alpa_explore_widgets.tabs.accuracy",
 )
 """Modules that read the stored record."""

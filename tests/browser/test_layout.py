@@ -98,6 +98,16 @@ def _check_a_selection_moves_nothing(lab: LabPage, name: str) -> None:
     assert abs(_figure(explorer).top - before) <= 1, f"{name}: cleared"
 
 
+def test_the_strip_covers_nothing_that_is_last_in_a_tab(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    for name in ("Timeline", "Costs", "Sharding"):
+        _show_tab(wide, name)
+        wide.wait_until(
+            lambda: _figure(explorer).bottom <= box(explorer, ".alpa-strip").top + 1,
+            f"{name}: the strip covers the figure",
+        )
+
+
 def test_the_plan_button_is_always_in_sight_and_covers_no_control_that_has_the_focus(wide: LabPage) -> None:
     explorer = _explorer(wide)
     for height in (900, 640):

@@ -29,7 +29,7 @@ from alpa_explore.figures.decisions.layers import layers_figure
 from alpa_explore.figures.decisions.sharding import sharding_figure
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
 from alpa_explore.figures.decisions.t_max import t_max_figure
-from alpa_explore.figures.runs.steps import steps_figure
+from alpa_explore.figures.runs import steps_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern, stage_swatch
 from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
 from alpa_explore.figures.timelines.timeline import timeline_figure

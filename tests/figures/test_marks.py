@@ -6,6 +6,7 @@ from plotly.subplots import make_subplots
 
 from alpa_explore.figures.comparisons.search import search_figure
 from alpa_explore.figures.marks import Plots, bars
+from alpa_explore.figures.style import finished
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.report.tried import NoPlan
 from tests.plans.example import example_plan
@@ -14,7 +15,8 @@ from tests.plans.example import example_plan
 @pytest.mark.parametrize(("rows", "columns"), [([1.0], [1.0]), ([1.0, 2.0, 3.0], [1.0]), ([3.0, 1.0], [0.4, 0.6])])
 def test_plots_and_titles_are_where_plotly_puts_them(rows: list[float], columns: list[float]) -> None:
     names = [f"plot {i}" for i in range(len(rows) * len(columns))]
-    figure = Plots(rows, columns, spacing=(0.1, 0.05), titles=names).figure("A title.", theme="light", height=300)
+    drawn = Plots(rows, columns, spacing=(0.1, 0.05), titles=names).figure("A title.", height=300)
+    figure = finished(drawn, "light")
     expected = make_subplots(
         len(rows),
         len(columns),
@@ -38,9 +40,9 @@ def test_rounding_carries_no_plot_beyond_the_figure() -> None:
         for rows in range(3, 9):
             heights = [24.0 * stages, 32.0 * rows]
             figure = Plots(heights, [0.42, 0.58], spacing=(0.2, 92 / (sum(heights) + 92))).figure(
-                "A title.", theme="light", height=300
+                "A title.", height=300
             )
-            assert all(0.0 <= end <= 1.0 for axis in figure.select_yaxes() for end in axis.domain)
+            assert all(0.0 <= end <= 1.0 for axis in finished(figure, "light").select_yaxes() for end in axis.domain)
 
 
 def test_plots_of_a_column_share_their_x_axis_and_traces_are_on_the_axes_of_their_plot() -> None:
@@ -49,7 +51,7 @@ def test_plots_of_a_column_share_their_x_axis_and_traces_are_on_the_axes_of_thei
     plots.add(bars([1], [2], "#000000"), row=2)
     plots.x(2, title="below")
     plots.y(span=(0, 1))
-    figure = plots.figure("A title.", theme="dark", height=300)
+    figure = finished(plots.figure("A title.", height=300), "dark")
     assert figure.layout.xaxis.matches == "x2"
     assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
     assert (figure.layout.xaxis.title.text, figure.layout.xaxis2.title.text) == (None, "below")

@@ -14,7 +14,7 @@ from alpa_explore.figures.accuracy_page import accuracy_html
 from alpa_explore.figures.comparisons.baselines import baselines_figure
 from alpa_explore.figures.comparisons.solvers import solvers_figure
 from alpa_explore.figures.html_page import figure_html
-from alpa_explore.figures.layouts.scatter import scatter_figure
+from alpa_explore.figures.layouts import scatter_figure
 from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan

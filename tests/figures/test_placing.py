@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.figures.placing import AxisRange, end_of_most, fitted, label_positions
+from alpa_explore.figures.marks import AxisRange, end_of_most, fitted, label_positions
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1), st.floats(0.1, 1e6))

@@ -65,7 +65,7 @@ def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
     ring = "alpa_explore/figures/course/planning/ring.py"
     assert [lesson.number for lesson in LESSONS if ring in named(lesson)] == ["03"]
     assert "alpa_explore/planner/interface.py" in named(LESSONS[0]), "by ax.plan"
-    assert "widgets/alpa_explore_widgets/course/__init__.py" in named(LESSONS[7])
+    assert "widgets/alpa_explore_widgets/course.py" in named(LESSONS[7])
     for day in days:
         found = chosen(LESSONS, {ring, "notebooks/12_running.ipynb", "alpa_explore/cli/main.py"}, day, RUN)
         assert [lesson.number for lesson in found][:2] == ["12", "03"]

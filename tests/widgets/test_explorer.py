@@ -235,7 +235,7 @@ def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explore
 def test_what_is_saved_follows_the_plan_without_rebuilding_the_explorer(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpa_explore_widgets.export import saved as module
+    import alpa_explore_widgets.export as module
 
     shown: list[dict[str, str]] = []
     tables: set[str] = set()

@@ -91,17 +91,17 @@ def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: a
     fit.devices.value, fit.nodes.value = "v100", "1, 2"
     explorer.go_to_tab(title)  # which asks
     questions = explorer.session.layouts
-    assert questions.layouts.wait(LIMIT_SECONDS)
-    assert questions.scaling.wait(LIMIT_SECONDS)
+    assert questions.layouts.worker.wait(LIMIT_SECONDS)
+    assert questions.scaling.worker.wait(LIMIT_SECONDS)
     figures = ahead(explorer, title)
     assert "8" not in figures, "its larger microbatches were not captured, and are not until the slider is there"
     for b in (3, 1, 4):
         assert text(figures[str(b)]) == drawn_at(explorer, b)
-        assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
+        assert questions.layouts.by_batch.worker.wait(LIMIT_SECONDS)
     before = explorer.session.store.state
     assert drawn_at(explorer, 8)  # reads what the others of its size need, too
-    assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
-    assert questions.scaling_by_batch.worker.wait(LIMIT_SECONDS)
+    assert questions.layouts.by_batch.worker.wait(LIMIT_SECONDS)
+    assert questions.scaling.by_batch.worker.wait(LIMIT_SECONDS)
     assert "8" in ahead(explorer, title)
     drawn_at(explorer, before.settings.num_microbatches)
     state = explorer.session.store.state

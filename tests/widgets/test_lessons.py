@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.lessons import LESSONS, layouts_numbers, lesson_html, scaling_numbers
-from alpa_explore_widgets.panels.lesson import next_tab
+from alpa_explore_widgets.lessons import LESSONS, layouts_numbers, lesson_html, next_tab, scaling_numbers
 
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster

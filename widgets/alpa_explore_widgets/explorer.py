@@ -1,18 +1,16 @@
 """The explorer: one widget that shows a plan, with controls to change its settings."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import ipywidgets as W
 from IPython.display import display
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
-from alpa_explore.graph import full_precision
+from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CONFIG_FAMILY, entry
 from alpa_explore.plans.export.export import TARGETS
@@ -22,18 +20,16 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
-from alpa_explore_widgets.elements.page_widget import send_states, share_lock
+from alpa_explore_widgets.elements.page_widget import box, send_states, set_class, set_shown, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
-from alpa_explore_widgets.export.saved import SavedOutputs, plan_table
-from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
+from alpa_explore_widgets.export import SavedOutputs, file_name, not_expressed, plan_code, plan_from_text, plan_table
 from alpa_explore_widgets.figures_ahead import FiguresAhead
-from alpa_explore_widgets.lessons import LESSONS
-from alpa_explore_widgets.panels.controls import B_STOPS, BATCH, MICROBATCH, ControlsPanel, chosen_for
-from alpa_explore_widgets.panels.lesson import LessonPanel
+from alpa_explore_widgets.lessons import LESSONS, LessonPanel
+from alpa_explore_widgets.panels.controls import BATCH, MICROBATCH, ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
-from alpa_explore_widgets.panels.setting_controls import drawer_handle
+from alpa_explore_widgets.panels.setting_controls import B_STOPS, drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.panels.verdict import VerdictPanel
@@ -45,12 +41,7 @@ from alpa_explore_widgets.session.settings import Settings, device_setting, sett
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_groups import tabs_of
-from alpa_explore_widgets.tab_kinds.panel import css_name
-from alpa_explore_widgets.tab_kinds.panel_list import PanelList
-
-if TYPE_CHECKING:
-    from alpa_explore.graph import TrainingGraph
-    from alpa_explore_widgets.tab_kinds.panel import Panel
+from alpa_explore_widgets.tab_kinds.panel import Panel, PanelList, css_name
 
 _SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
@@ -121,22 +112,17 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _right(self) -> W.Box:
         """The column on the right, where panels are added as they are made."""
-        right = W.VBox([self.messages.widget, self.verdict.below, self.tabs, self.lesson.widget, self.selected.widget])
-        right.add_class("alpa-main")
-        return right
+        above = (self.messages.widget, self.verdict.below, self.tabs, self.lesson.widget, self.selected.widget)
+        return box("alpa-main", *above, kind=W.VBox)
 
     def _body(self) -> W.Box:
         """The verdict, the parts on the left, and the column on the right; `explorer.css` places them."""
-        drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
-        drawer.add_class("alpa-controls")
-        drawer.add_class("alpa-drawer")
-        column = W.VBox([drawer, self.plan_button.widget])
-        column.add_class("alpa-column")
-        head = W.Box([self.verdict.head, self.toolbar.widget])
-        head.add_class("alpa-head")
-        body = W.Box([head, self.controls.sliders, drawer_handle(drawer), column, self._main])
-        body.add_class("alpa-body")
-        return body
+        css = "alpa-controls alpa-drawer"
+        drawer = box(css, self.controls.widget, self.spec_constraints.widget, kind=W.VBox)
+        column = box("alpa-column", drawer, self.plan_button.widget, kind=W.VBox)
+        head = box("alpa-head", self.verdict.head, self.toolbar.widget, kind=W.Box)
+        parts = (head, self.controls.sliders, drawer_handle(drawer), column, self._main)
+        return box("alpa-body", *parts, kind=W.Box)
 
     def _panel_made(self, panel: Panel) -> None:
         """Add a panel, hidden until its tab is shown."""
@@ -185,7 +171,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         for figure in panel.figures:
             figure.waiting = _waiting_text(state)
         for other in self.panels.made:  # hidden rather than removed, so that a figure keeps its zoom
-            other.widget.layout.display = "" if other is panel else "none"
+            set_shown(other.widget, on=other is panel)
         if state.plan is not None or not panel.needs_plan:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
         busy = panel.busy(state)
@@ -199,7 +185,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.messages.show(state)
         self.verdict.show(state)
         failed = state.fault is not None and state.plan is not None and state.out_of_date
-        (self._main.add_class if failed else self._main.remove_class)("alpa-stale")
+        set_class(self._main, "alpa-stale", on=failed)
         self.selected.show(state)
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"

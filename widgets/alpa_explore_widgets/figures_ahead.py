@@ -7,23 +7,18 @@ sent to the page: those next to the plan first, and where they take long, the ot
 They stay right until something else than B changes; those with the history, until the slider rests.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from alpa_explore.planner.replan import replan
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.history import Entry, History
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import State
-    from alpa_explore_widgets.tab_kinds.panel import Panel
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tab_kinds.panel import Panel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,20 +12,27 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+import ipywidgets as W
+
 from alpa_explore import units
+from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.phrases import stage_phrase, submesh_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.iteration import eq_2_sum, iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
 from alpa_explore.plans.report.text import fullest, pace_setter
 from alpa_explore.questions.explain import collective_seconds, time_parts
+from alpa_explore_widgets.elements.fields import plain_button
+from alpa_explore_widgets.elements.page_widget import box, set_shown
+from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanStage
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
+
 
 duration, size = units.seconds, units.bytes_
 
@@ -439,3 +446,36 @@ LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
     "Run": _run,
 }
 """Title of a tab -> its lesson: what people ask first, then the steps of the algorithm, in its order."""
+
+
+class LessonPanel:
+    """The lesson above the figure; hidden while teaching mode is off, and in tabs without a lesson."""
+
+    def __init__(self, go_to: Callable[[str], None]) -> None:
+        self.on = False
+        self._title = ""
+        self.text = W.HTML()
+        self.next = plain_button("", "The next lesson", lambda: go_to(next_tab(self._title)))
+        self.widget = box("alpa-lesson-panel", self.text, self.next, kind=W.VBox)
+
+    def show(self, state: State, title: str, tab_stage: int | None) -> None:
+        """Update the lesson for the tab `title` and the plan on screen. Its example is the stage that the tab is about,
+        else the selected stage, else the slowest one."""
+        self._title = title
+        plan = state.plan
+        shown = self.on and plan is not None and title in LESSONS
+        set_shown(self.widget, on=shown)
+        if shown and plan is not None:
+            self.next.description = f"Next: {next_tab(title)}"
+            stage = tab_stage
+            if stage is None:
+                stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
+            layouts = None if state.layouts is None else state.layouts.found
+            scaling = None if state.scaling is None else state.scaling.found
+            self.text.value = lesson_html(title, plan, stage, layouts=layouts, scaling=scaling)
+
+
+def next_tab(title: str) -> str:
+    """The tab after `title` in the order of the lessons; the first one after the last."""
+    titles = list(LESSONS)
+    return titles[(titles.index(title) + 1) % len(titles)]

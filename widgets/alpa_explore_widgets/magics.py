@@ -63,7 +63,7 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("cluster", nargs="?", default="1x4:v100")
     parser.add_argument("-B", "--num-microbatches", type=int)
     parser.add_argument("--delta", type=float, default=0.5)
-    parser.add_argument("--layers", type=int)
+    parser.add_argument("--layers", type=int, dest="num_layers")
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--precision")
     parser.add_argument("--sequence", type=int)
@@ -81,18 +81,8 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
 def explorer_of(options: argparse.Namespace, assigned: dict[str, Any] | None = None) -> Explorer:
     """The explorer for parsed options and, for a cell, the names that it assigned. OptionError if it assigned no
     model."""
-    common = {
-        "cluster": options.cluster,
-        "num_microbatches": options.num_microbatches,
-        "delta": options.delta,
-        "num_layers": options.layers,
-        "solver": options.solver,
-        "schedule": options.schedule,
-        "paper": options.paper,
-        "precision": options.precision,
-        "sequence": options.sequence,
-        **mappings(parse_constraints(options.pin, options.forbid)),
-    }
+    common = {name: value for name, value in vars(options).items() if name not in ("model", "pin", "forbid")}
+    common |= mappings(parse_constraints(options.pin, options.forbid))
     if assigned is None:
         if options.model.endswith(".json"):
             from alpa_explore.plans.plan import load_plan

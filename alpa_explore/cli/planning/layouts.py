@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     beside = None if plan is None else plan_beside(found, plan)
     measured = measured_beside(found)
     if options.html is not None:
-        from alpa_explore.figures.layouts.scatter import scatter_figure
+        from alpa_explore.figures.layouts import scatter_figure
 
         write_figure(lambda: scatter_figure(found, plan=beside, measured=measured), options.html)
     if options.json:

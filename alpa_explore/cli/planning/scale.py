@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
 
     if options.html is not None:
-        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure
+        from alpa_explore.figures.layouts import scaling_curve_figure
 
         write_figure(lambda: scaling_curve_figure(found), options.html)
     if options.json:

@@ -51,7 +51,7 @@ def add(command: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table, and write the figure if requested."""
     from alpa_explore.cluster import Cluster
-    from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
+    from alpa_explore.figures.runs import ranks_table, run_figure, run_sentence, run_table
     from alpa_explore.runtime.drift import drift_of
     from alpa_explore.runtime.measured import load_measured
 

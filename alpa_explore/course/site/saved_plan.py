@@ -11,7 +11,7 @@ from typing import Any
 
 from alpa_explore.course.site import tuning
 from alpa_explore.figures.html_page import table_html
-from alpa_explore.figures.page_sections import page_sections
+from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
 
 
@@ -35,7 +35,7 @@ def plan_data(plan: Plan, table: str) -> dict[str, Any]:
             {
                 "title": section.title,
                 "question": section.question,
-                "figure": json.loads(section.themes["light"].to_json(validate=False)),
+                "figure": json.loads(section.draw().to_json(validate=False)),
                 "table": table_html(section.rows[: tuning.PLAN_ROWS]),
             }
             for section in page_sections(plan)

@@ -6,6 +6,6 @@
     layout_choices  of measured layouts of one model and number of GPUs: how good is the one predicted to be best?
     weak_spots      the kinds of runs that are predicted worst, and why
 
-They draw a `Record` of `alpa_explore.accuracy`, not a plan: `NAME_figure(record, theme)`, `NAME_table(record)`,
+They draw a `Record` of `alpa_explore.accuracy`, not a plan: `NAME_figure(record)`, `NAME_table(record)`,
 `NAME_sentence(record)`.
 """

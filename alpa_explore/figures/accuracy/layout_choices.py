@@ -1,7 +1,5 @@
 """Does the planner choose well? The measured time of the layout predicted to be best, over that of the best one."""
 
-from __future__ import annotations
-
 from statistics import fmean, median
 
 from alpa_explore import units
@@ -10,13 +8,12 @@ from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_look
 from alpa_explore.figures.marks import Plots, points
-from alpa_explore.figures.style import Figure, faint, ink, lines, safe
+from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
-__all__ = ["layout_choices_figure", "layout_choices_sentence", "layout_choices_table"]
 
-
-def layout_choices_figure(record: Record, theme: str = "light") -> Figure:
+@with_theme
+def layout_choices_figure(record: Record) -> Drawing:
     """A mark for each group of layouts of one model on one number of GPUs, in the order of the regret.
 
     The mark is the time of the predicted best above that of the best, the dash above it that of the layout in the
@@ -39,7 +36,7 @@ def layout_choices_figure(record: Record, theme: str = "light") -> Figure:
         top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
         figure.y(title="time above the best", span=(-4 * top, 112 * top), ticksuffix=" %")
         figure.x(title="groups of layouts, in this order", span=(0, len(found) + 1))
-    return figure.figure(layout_choices_sentence(record), theme=theme, **below_plot(figure.listed))
+    return figure.figure(layout_choices_sentence(record), **below_plot(figure.listed))
 
 
 def layout_choices_sentence(record: Record) -> str:

@@ -1,7 +1,5 @@
 """The colour and symbol of each source of measured runs, and what a point says of its run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from alpa_explore import units

@@ -1,7 +1,5 @@
 """Predicted against measured: every run a point, the diagonal, and the bands of ±10 % and ±25 %."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,10 +11,8 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
 from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_look
 from alpa_explore.figures.marks import Plots, line, points
-from alpa_explore.figures.style import Figure, Trace, ink, safe
+from alpa_explore.figures.style import Drawing, Trace, ink, safe, with_theme
 from alpa_explore.plans.report.tables import Row
-
-__all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
 
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
@@ -24,7 +20,8 @@ _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
 
-def predictions_figure(record: Record, theme: str = "light", *, quantity: Quantity = "seconds") -> Figure:
+@with_theme
+def predictions_figure(record: Record, *, quantity: Quantity = "seconds") -> Drawing:
     """A point for each run with a prediction and a measurement, a trace for each source; both axes logarithmic.
 
     Runs that count in no score, as those with a fault of the measurement, are hollow.
@@ -42,7 +39,7 @@ def predictions_figure(record: Record, theme: str = "light", *, quantity: Quanti
         figure.x(**_axis("measured", quantity, low, high))
         figure.y(**_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    return figure.figure(title, theme=theme, **below_plot(figure.listed))
+    return figure.figure(title, **below_plot(figure.listed))
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -65,31 +62,22 @@ def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> s
 def predictions_table(record: Record) -> list[Row]:
     """One row per run, as the record has them."""
     return [
-        {
-            "source": record.label(run.source),
-            "line": run.line,
-            "model": run.model,
-            "gpus": run.gpus,
-            "device": run.device,
-            "software": run.software,
-            "layout": run.layout,
-            "predicted_seconds": run.predicted_seconds,
-            "measured_seconds": run.measured_seconds,
-            "error_fraction": _apart(run.predicted_seconds, run.measured_seconds),
-            "predicted_bytes": run.predicted_bytes,
-            "measured_bytes": run.measured_bytes,
-            "memory_error_fraction": _apart(run.predicted_bytes, run.measured_bytes),
-            "fits": run.fits,
-            "status": run.status,
-            "held_out": run.held_out,
-            "not_counted_because": run.refused or run.left_out,
-        }
+        {"source": record.label(run.source)}
+        | {name: getattr(run, name) for name in ("line", "model", "gpus", "device", "software", "layout")}
+        | {"predicted_seconds": run.predicted_seconds, "measured_seconds": run.measured_seconds}
+        | {"error_fraction": _apart(run, "seconds")}
+        | {"predicted_bytes": run.predicted_bytes, "measured_bytes": run.measured_bytes}
+        | {"memory_error_fraction": _apart(run, "bytes")}
+        | {name: getattr(run, name) for name in ("fits", "status", "held_out")}
+        | {"not_counted_because": run.refused or run.left_out}
         for run in record.runs
     ]
 
 
-def _apart(predicted: float | None, measured: float | None) -> float | None:
-    return predicted / measured - 1 if predicted and measured else None
+def _apart(run: MeasuredRun, quantity: Quantity) -> float | None:
+    """The error of any run, also of one that counts in no score."""
+    pair = _pair(run, quantity)
+    return None if pair is None else pair[0] / pair[1] - 1
 
 
 def _pair(run: MeasuredRun, quantity: Quantity) -> tuple[float, float] | None:

@@ -1,7 +1,5 @@
 """The errors of each source of measured runs: how wide they are, and to which side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units
@@ -11,16 +9,15 @@ from alpa_explore.accuracy.scores import Score, errors, score
 from alpa_explore.accuracy.tuning import ENOUGH_MFU
 from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, line, outline, points
-from alpa_explore.figures.style import TOOL_PIXELS, Figure, faint, ink, lines, safe
+from alpa_explore.figures.style import TOOL_PIXELS, Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
-
-__all__ = ["sources_figure", "sources_sentence", "sources_table"]
 
 _ROW, _FRAME = 38, 120
 """Pixels of a row, and of axis and legend."""
 
 
-def sources_figure(record: Record, theme: str = "light") -> Figure:
+@with_theme
+def sources_figure(record: Record) -> Drawing:
     """A row for each source: the middle 80 % of the errors of its runs as a bar, the mean of them as a mark."""
     rows = [(source, own) for source in record.sources if (own := _shown(record, source))]
     figure, ends = Plots(), list[float]()
@@ -49,7 +46,7 @@ def sources_figure(record: Record, theme: str = "light") -> Figure:
             ticktext=lambda theme: [label.format(faint(theme)) for label in shown],
         )
     layout = {"height": _FRAME + _ROW * max(len(rows), 3), "margin": {"r": TOOL_PIXELS + 12}}
-    return figure.figure(sources_sentence(record), theme=theme, barmode="overlay", **layout)
+    return figure.figure(sources_sentence(record), barmode="overlay", **layout)
 
 
 def sources_sentence(record: Record) -> str:

@@ -1,22 +1,19 @@
 """Where the model is wrong and why: the kinds of runs that add most to the error of their source."""
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.accuracy.record import Record, stored_reasons
 from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots
 from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, labels, points
-from alpa_explore.figures.style import Figure, faint, ink, lines, safe
+from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
-
-__all__ = ["reasons_table", "weak_spots_figure", "weak_spots_sentence", "weak_spots_table"]
 
 _ROW, _FRAME = 34, 130
 """Pixels of a row, and of axis and legend."""
 
 
-def weak_spots_figure(record: Record, theme: str = "light") -> Figure:
+@with_theme
+def weak_spots_figure(record: Record) -> Drawing:
     """A bar for the mean error of each kind of runs, with the mean error of its whole source as a mark."""
     spots, figure = _spots(record), Plots()
     if spots:
@@ -38,7 +35,7 @@ def weak_spots_figure(record: Record, theme: str = "light") -> Figure:
         figure.x(title="mean error of the iteration time", span=(0, 150 * longest), ticksuffix=" %")
         figure.y(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
     height = _FRAME + _ROW * max(len(spots), 3)
-    return figure.figure(weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
+    return figure.figure(weak_spots_sentence(record), height=height, bargap=0.35)
 
 
 def weak_spots_sentence(record: Record) -> str:

@@ -1,12 +1,10 @@
 """The automatic plan beside the baselines: the time of an iteration, and the memory of the fullest device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures.marks import Plots, bars_across, legend_below, note
-from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, safe, with_theme
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import bytes_with_band
@@ -17,7 +15,8 @@ from alpa_explore.plans.report.text import fullest
 __all__ = ["baselines_figure", "baselines_sentence", "comparison_table"]
 
 
-def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> Figure:
+@with_theme
+def baselines_figure(plans: Sequence[Plan]) -> Drawing:
     """Two panels with a bar for each plan; the first plan, with which the others are compared, at the top.
 
     Left, the terms of the iteration, T = Σt + (B−1)·t_max; right, the fullest device, with its capacity as a line.
@@ -49,7 +48,6 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> Figure:
     limit = {"type": "line", "xref": "x2", "yref": "y2 domain", "x0": at, "x1": at, "y0": 0, "y1": 1}
     return figure.figure(
         baselines_sentence(plans),
-        theme=theme,
         height=height,
         barmode="stack",
         bargap=0.3,

@@ -1,7 +1,5 @@
 """T, throughput and memory of the fullest device over the number of microbatches B."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log10
 
@@ -20,7 +18,7 @@ from alpa_explore.figures.marks import (
     points,
     sums,
 )
-from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
 from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -33,7 +31,8 @@ _PANELS, _GAP = (100, 100, 140), 16
 """Pixels of the panels, and between them."""
 
 
-def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
+@with_theme
+def microbatches_figure(plan: Plan) -> Drawing:
     """Three panels over the B that were tried, with their values: T, samples a second, and the fullest device with its
     capacity as a line.
 
@@ -71,7 +70,7 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
     figure.x(type="category", categoryorder="array", categoryarray=names)
     figure.x(3, title=f"B, the number of microbatches ({sizes})")
     layout = {"barmode": "stack", "bargap": 0.3, "legend": legend_below(48, height), "around": {"b": 84}}
-    return figure.figure(microbatches_sentence(plan, tried), theme=theme, height=height, **layout)
+    return figure.figure(microbatches_sentence(plan, tried), height=height, **layout)
 
 
 def _axis(figure: Plots, row: int, title: str, values: Sequence[float | None], *, logarithmic: bool) -> None:
@@ -94,8 +93,9 @@ def _memory(
     keys: Sequence[str],
 ) -> None:
     capacity = plan.device_of(fullest(plan)).memory_bytes
+    rooms = [t.memory_bytes or capacity for t in tried]
     needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
-    most = max([capacity, *(n for n in needed if n is not None)])
+    most = max([*rooms, *(n for n in needed if n is not None)])
     scale, byte = units.bytes_axis(most)
     for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
         sizes = [None if (size := getattr(t, field)) is None else size / scale for t in tried]
@@ -105,17 +105,21 @@ def _memory(
     ]
     x, y, hover = ([entry[place] for entry in over] for place in range(3))
     looks = {"name": "nothing fits; the closest needs", "hover": hover, "listed": bool(over)}
+    shape = "hvh" if len(set(rooms)) > 1 else ""  # a step between devices of unlike nodes
     peaks = [None if t.peak_bytes is None else t.peak_bytes / scale for t in tried]
     figure.add(
         points(x, y, OKABE_ITO[5], "x", 11, **looks),
-        limit_line(list(names), [capacity / scale] * len(names), width=1),
+        limit_line(list(names), [room / scale for room in rooms], width=1, shape=shape),
         sums(names, peaks, ["" if peak is None else units.number(peak, 3) for peak in peaks], above=True),
         row=3,
     )
     # Above the sums, where those of the first bars stand on the line.
-    full = any(t.peak_bytes is not None and t.peak_bytes > 0.8 * capacity for t in tried[:3])
+    full = any(
+        t.peak_bytes is not None and t.peak_bytes > 0.8 * room for t, room in zip(tried[:3], rooms, strict=False)
+    )
     place = {"xanchor": "left", "yanchor": "bottom", **({"yshift": 13} if full else {})}
-    figure.note(limit_note(units.bytes_(capacity), 0.0, capacity / scale, ("x3 domain", "y3"), **place))
+    memory = " or ".join(units.bytes_(room) for room in dict.fromkeys(rooms))
+    figure.note(limit_note(memory, 0.0, rooms[0] / scale, ("x3 domain", "y3"), **place))
     figure.y(3, title=f"fullest device<br>({byte})", span=(0, (1.34 if full else 1.22) * most / scale))
 
 
@@ -132,10 +136,12 @@ def _hover(tried: TriedMicrobatches, plan: Plan) -> str:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")
     parts = zip(MEMORY_PARTS, _FIELDS, strict=True)
+    unlike = tried.memory_bytes is not None and len({kind.device.memory_bytes for kind in plan.cluster.kinds}) > 1
+    room = f" of {units.bytes_(tried.memory_bytes or 0.0)}" if unlike else ""
     return lines(
         head,
         f"T {units.seconds(tried.iteration_seconds)}, {units.number(tried.samples_per_second, 4)} samples/s",
-        f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}",
+        f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}{room}",
         *(f"{name} {units.bytes_(getattr(tried, field))}" for (name, *_), field in parts),
         f"click: opens the plan with B = {tried.num_microbatches:,}" if _opens(tried, plan) else "this plan",
     )

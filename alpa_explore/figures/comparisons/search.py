@@ -1,16 +1,24 @@
 """The plans that were tried: throughput against memory, and the Pareto frontier."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.comparisons.search_points import Point, comparable, pareto_frontier, points_of
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, labels, legend_below, legend_entry, limit_line, limit_note, line, points
-from alpa_explore.figures.placing import fitted, label_positions
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, halo, ink, lines, safe
+from alpa_explore.figures.marks import (
+    Plots,
+    fitted,
+    label_positions,
+    labels,
+    legend_below,
+    legend_entry,
+    limit_line,
+    limit_note,
+    line,
+    points,
+)
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.tables import Row
@@ -18,16 +26,89 @@ from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore.units import printable
 
-__all__ = ["search_figure", "search_sentence", "search_table"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Plans that are nearly equal or would cover one another (`_near`): first the one on screen, then the fastest."""
+
+    kind: str
+    """The baseline that all of them are, without its degrees; '' for plans of the planner."""
+    plans: tuple[tuple[int, Plan], ...]
+    """(index in `tried`, plan); the mark is at the first."""
+
+    @property
+    def number(self) -> int:
+        """The index of the plan at the mark."""
+        return self.plans[0][0]
+
+    @property
+    def samples_per_second(self) -> float:
+        """Of the plan at the mark."""
+        return self.plans[0][1].samples_per_second
+
+    @property
+    def peak_bytes(self) -> float:
+        """Of the plan at the mark."""
+        return self.plans[0][1].predicted.peak_bytes_per_device
+
+    def holds(self, plan: Plan) -> bool:
+        """Whether `plan` is one of them."""
+        return any(other is plan for _, other in self.plans)
+
+
+def comparable(plan: Plan, tried: Sequence[Plan]) -> list[tuple[int, Plan]]:
+    """(index in `tried`, plan) of the plans of the same model; `plan` itself is one of them."""
+    same_model = [(number, other) for number, other in enumerate(tried) if other.model.name == plan.model.name]
+    return same_model if any(other is plan for _, other in same_model) else [*same_model, (len(tried), plan)]
+
+
+def pareto_frontier(plans: Sequence[Plan], sizes: Sequence[float] = ()) -> frozenset[int]:
+    """Indices of the plans that are not dominated: no other is at least as good in throughput and memory and better in
+    one. `sizes` are what they need of a device; without them their bytes."""
+    sizes = sizes or [p.predicted.peak_bytes_per_device for p in plans]
+    points = [(p.samples_per_second, -size) for p, size in zip(plans, sizes, strict=True)]
+    return frozenset(
+        i
+        for i, (rate, saved) in enumerate(points)
+        if not any(r >= rate and s >= saved and (r, s) != (rate, saved) for r, s in points)
+    )
+
+
+def points_of(plan: Plan, shown: Sequence[tuple[int, Plan]]) -> tuple[Point, ...]:
+    """The points: that of `plan`, which is one of `shown`, then the fastest."""
+    spans = [max(of) - min(of) for of in zip(*(_figures(p) for _, p in shown), strict=True)]
+    groups: list[list[tuple[int, Plan]]] = []
+    for number, other in sorted(shown, key=lambda pair: (pair[1] is not plan, -pair[1].samples_per_second)):
+        group = next((g for g in groups if _near(g[0][1], other, spans)), None)
+        if group is None:
+            groups.append(group := [])
+        group.append((number, other))
+    return tuple(Point(kind=_kind(group[0][1]), plans=tuple(group)) for group in groups)
+
+
+def _figures(plan: Plan) -> tuple[float, float]:
+    return plan.samples_per_second, plan.predicted.peak_bytes_per_device
+
+
+def _near(a: Plan, b: Plan, spans: Sequence[float]) -> bool:
+    """Whether two plans of a kind differ by little of their figures, or by little of the axes."""
+    return _kind(a) == _kind(b) and all(
+        abs(x - y) <= max(tuning.SAME_POINT_SHARE * max(x, y), tuning.SAME_PLACE_SHARE * span)
+        for x, y, span in zip(_figures(a), _figures(b), spans, strict=True)
+    )
+
+
+def _kind(plan: Plan) -> str:
+    return plan.options.baseline.split(" ")[0]
+
 
 _STAR_PIXELS = 20
 _LISTED = 4
 """Plans of one point that its hover text lists."""
 
 
-def search_figure(
-    plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()
-) -> Figure:
+@with_theme
+def search_figure(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> Drawing:
     """A mark for each point of throughput and memory among the plans of the same model; the star is at `plan`.
 
     Nearly equal plans are one mark with their count; its key is the index of the fastest of them in `tried`. Baselines
@@ -96,7 +177,7 @@ def search_figure(
     figure.y(title=y.title("samples/s"), span=y)
     bottom = 64 + 19 * (4 + len(failed) if failed else 1)
     sentence = search_sentence(plan, tried=tried, failed=failed)
-    return figure.figure(sentence, theme=theme, height=300, around={"b": bottom}, legend=legend_below(56, 300))
+    return figure.figure(sentence, height=300, around={"b": bottom}, legend=legend_below(56, 300))
 
 
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> str:

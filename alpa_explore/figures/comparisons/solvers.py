@@ -1,12 +1,10 @@
 """Formulations of one sharding problem side by side: the seconds of each, and its gap above the optimum."""
 
-from __future__ import annotations
-
 import math
 
 from alpa_explore import units
 from alpa_explore.figures.marks import Plots, bars_across, legend_below, words
-from alpa_explore.figures.style import OKABE_ITO, Figure, faint, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, faint, lines, with_theme
 from alpa_explore.formulations.comparison import Comparison, SolverRow, solvers_table
 
 __all__ = ["solvers_figure", "solvers_sentence", "solvers_table"]
@@ -14,7 +12,8 @@ __all__ = ["solvers_figure", "solvers_sentence", "solvers_table"]
 _PASSES = (("build", "build_seconds"), ("solve", "solve_seconds"), ("repair", "repair_seconds"))
 
 
-def solvers_figure(comparison: Comparison, theme: str = "light") -> Figure:
+@with_theme
+def solvers_figure(comparison: Comparison) -> Drawing:
     """A row for each formulation, the fastest at the top: its seconds (logarithmic), beside them its gap in percent.
 
     The gap is a hatched bar for the own answer of a formulation (none where that is infeasible), and a plain one for
@@ -49,7 +48,7 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> Figure:
         "around": {"l": 100, "b": 84},
     }
     sentence = solvers_sentence(comparison)
-    return figure.figure(sentence, theme=theme, height=60 * max(len(rows), 2), **layout)
+    return figure.figure(sentence, height=60 * max(len(rows), 2), **layout)
 
 
 def _verdict(row: SolverRow, before: float | None, after: float | None) -> str:

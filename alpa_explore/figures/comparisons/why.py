@@ -1,14 +1,12 @@
 """Why a plan takes as long as it does: the parts of its time, what limits it, and what single changes would save."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, legend_below, sums, time_bars
-from alpa_explore.figures.style import Figure
+from alpa_explore.figures.style import Drawing, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.questions.explain import (
@@ -25,13 +23,12 @@ from alpa_explore.questions.explain import (
     time_parts,
 )
 
-__all__ = ["why_figure", "why_sentence", "why_table"]
-
 _STAGE = 24
 """Pixels of a stage."""
 
 
-def why_figure(plan: Plan, theme: str = "light") -> Figure:
+@with_theme
+def why_figure(plan: Plan) -> Drawing:
     """The parts of T for each stage, and the same without compute on a scale of their own."""
     times = time_parts(plan)
     height = _STAGE * max(len(times), 2)
@@ -39,7 +36,6 @@ def why_figure(plan: Plan, theme: str = "light") -> Figure:
     _times(figure, plan, times)
     return figure.figure(
         why_sentence(plan),
-        theme=theme,
         height=height,
         above=14,
         around={"l": 160, "r": 16, "b": 112},

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.figures import tuning
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from alpa_explore.figures.style import Figure
 
 Value: TypeAlias = int | float | str
 MIME_TYPE = "application/vnd.alpa-explore.interactive+json"
@@ -52,7 +50,7 @@ class Control:
 class InteractiveFigure:
     """`draw(**values)` with one value of each control is the figure of a state."""
 
-    draw: Callable[..., go.Figure]
+    draw: Callable[..., Figure]
     controls: tuple[Control, ...]
     label: str
     """What the figure shows, for screen readers."""
@@ -78,14 +76,14 @@ class InteractiveFigure:
         """The values that are chosen first, by name."""
         return {control.name: control.start for control in self.controls}
 
-    def state(self, values: Mapping[str, Value], *, theme: str = "light") -> go.Figure | str:
+    def state(self, values: Mapping[str, Value], *, theme: str = "light") -> Figure | str:
         """The figure of a state, or the reason why there is none."""
         try:
             return self.draw(**values, theme=theme)
         except AlpaExploreError as error:
             return str(error)
 
-    def states(self) -> Iterator[tuple[tuple[int, ...], go.Figure | str]]:
+    def states(self) -> Iterator[tuple[tuple[int, ...], Figure | str]]:
         """(index of each control's value, figure or the reason why there is none) of all states."""
         names = [control.name for control in self.controls]
         for indices in product(*(range(len(control.values)) for control in self.controls)):

@@ -1,13 +1,11 @@
 """A figure with a slider or a menu that moves through precomputed states: no kernel is needed to touch it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alpa_explore.figures.style import Figure, Trace, empty, faint, finished, ink, layout_of
+from alpa_explore.figures.style import Drawing, Trace, drawing, empty, faint, ink, layout_of
 
 SLIDER_PIXELS = 92
 """Height of a slider with the labels of its steps, below the axis."""
@@ -39,43 +37,33 @@ def title_text(sentence: str) -> str:
     return str(layout_of(sentence, theme="light", height=1, characters=CHARACTERS)["title"]["text"])
 
 
-def slider_figure(
-    states: Sequence[State], name: str, *, start: int = 0, theme: str = "light", height: int = 460, **layout: Any
-) -> Figure:
+def slider_figure(states: Sequence[State], name: str, *, start: int = 0, height: int = 460, **layout: Any) -> Drawing:
     """All states in one figure, of which a slider called `name` shows one."""
     slider = _slider(_steps(states), name, start)
-    return _all_states(states, start, SLIDER_PIXELS, theme=theme, height=height, sliders=[slider], **layout)
+    return _all_states(states, start, SLIDER_PIXELS, height=height, sliders=[slider], **layout)
 
 
 def menu_figure(
-    states: Sequence[State],
-    *,
-    start: int = 0,
-    theme: str = "light",
-    height: int = 460,
-    buttons_below: int = BUTTONS_BELOW,
-    **layout: Any,
-) -> Figure:
+    states: Sequence[State], *, start: int = 0, height: int = 460, buttons_below: int = BUTTONS_BELOW, **layout: Any
+) -> Drawing:
     """All states in one figure, of which a row of buttons shows one, `buttons_below` pixels below the plot."""
     menu = _menu(_steps(states), active=start, pad={"t": buttons_below})
-    return _all_states(states, start, buttons_below, theme=theme, height=height, updatemenus=[menu], **layout)
+    return _all_states(states, start, buttons_below, height=height, updatemenus=[menu], **layout)
 
 
 def choice_figure(
-    states: Sequence[State], special: Sequence[State], *, start: int, theme: str, height: int, **layout: Any
-) -> Figure:
+    states: Sequence[State], special: Sequence[State], *, start: int, height: int, **layout: Any
+) -> Drawing:
     """All states in one figure: a menu that unfolds has `states`, buttons beside it the `special` ones."""
     every = [*states, *special]
     steps = _steps(every)
     unfolding = _menu(steps[: len(states)], type="dropdown", direction="up", active=start)
     buttons = _menu(steps[len(states) :], x=1, xanchor="right", showactive=False)
     menus = [unfolding, buttons]
-    return _all_states(every, start, BUTTONS_BELOW, theme=theme, height=height, updatemenus=menus, **layout)
+    return _all_states(every, start, BUTTONS_BELOW, height=height, updatemenus=menus, **layout)
 
 
-def play_figure(
-    states: Sequence[State], name: str, *, milliseconds: int, theme: str, height: int, **layout: Any
-) -> Figure:
+def play_figure(states: Sequence[State], name: str, *, milliseconds: int, height: int, **layout: Any) -> Drawing:
     """A figure that plays its states as frames, with a slider called `name` to stop at any of them.
 
     Every state has the same traces in the same order: plotly moves marks from one to the next.
@@ -95,7 +83,7 @@ def play_figure(
         "updatemenus": [_menu([play, stop], showactive=False, pad={"t": 52})],
         "margin": {"b": 56 + SLIDER_PIXELS},
     }
-    return state_figure(states[0], theme=theme, height=height, frames=frames, **whole, **layout)
+    return state_figure(states[0], height=height, frames=frames, **whole, **layout)
 
 
 def _menu(buttons: Sequence[Trace], **looks: Any) -> Trace:
@@ -113,14 +101,14 @@ def _slider(steps: Sequence[Trace], name: str, start: int) -> Trace:
     return {"active": start, "steps": list(steps), "currentvalue": value, **place, **colors}
 
 
-def state_figure(state: State, *, theme: str, height: int, traces: Sequence[Trace] = (), **layout: Any) -> Figure:
+def state_figure(state: State, *, height: int, traces: Sequence[Trace] = (), **layout: Any) -> Drawing:
     """A figure in one state; `traces` in place of those of the state, where it has others too."""
     margin = {"t": TITLE_PIXELS} | layout.pop("margin", {})
     whole = {**layout, **state.layout, "margin": margin, "characters": CHARACTERS}
-    return finished(traces or state.traces, state.sentence, theme=theme, height=height, **whole)
+    return drawing(traces or state.traces, state.sentence, height=height, **whole)
 
 
-def _all_states(states: Sequence[State], start: int, below: int, **layout: Any) -> Figure:
+def _all_states(states: Sequence[State], start: int, below: int, **layout: Any) -> Drawing:
     """A figure with `below` pixels for its control, at the state `start`."""
     traces = [{**trace, "visible": number == start} for number, state in enumerate(states) for trace in state.traces]
     margin = {"b": 56 + below} | layout.pop("margin", {})

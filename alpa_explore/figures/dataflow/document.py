@@ -5,22 +5,20 @@ A tile stands for a tensor: its spec says into how many parts each mesh axis cut
 that the page can draw them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.blocks import PHASES
 from alpa_explore.figures.dataflow.stage_dataflow import (
+    PHASES,
+    Block,
     DataflowEdge,
-    DataflowGroup,
     DataflowNode,
     StageDataflow,
     node_text,
     without_hidden_ends,
 )
-from alpa_explore.figures.dataflow.wiring import LEAVES, WEIGHT
+from alpa_explore.figures.dataflow.wiring import LEAVES, WEIGHT, is_view
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
 from alpa_explore.plans.records import PlanOperator
@@ -30,7 +28,7 @@ from alpa_explore.units import printable
 
 def dataflow_document(flow: StageDataflow) -> dict[str, Any]:
     """The graph, with texts for the screen; everything that comes from the plan is text, never markup."""
-    counts = {group.id: group.count for group in flow.groups}
+    counts = {f"g{number}": group.count for number, group in enumerate(flow.groups)}
     sizes = axis_sizes(flow.stage.logical_mesh)
     weights = {t.name for t in flow.stage.tensors if t.role == "weight"}
     nodes = [_node(node, counts[node.group], sizes, weights) for node in flow.nodes]
@@ -41,7 +39,7 @@ def dataflow_document(flow: StageDataflow) -> dict[str, Any]:
         "legend": spec_legend(flow.stage.logical_mesh),
         "sizes": list(sizes),
         "specs": {spec: _cuts(spec) for spec in sorted(specs)},
-        "groups": [_group(group) for group in flow.groups],
+        "groups": [_group(f"g{number}", group) for number, group in enumerate(flow.groups)],
         "nodes": nodes,
         "edges": [_edge(edge) for edge in without_hidden_ends(flow.edges)],
     }
@@ -52,16 +50,23 @@ def _cuts(spec: str) -> dict[str, Any]:
     return {"dims": [list(axes) for axes in read.dims], "pending": list(read.pending)}
 
 
-def _group(group: DataflowGroup) -> dict[str, Any]:
+def _group(name: str, group: Block) -> dict[str, Any]:
     phases = {
-        phase: {"compute": compute, "moved": moved, "text": _times(compute, moved)}
-        for phase, compute, moved in zip(PHASES, group.compute_seconds, group.communication_seconds, strict=True)
+        phase: {
+            "compute": compute,
+            "moved": moved,
+            "text": units.seconds(compute) + (f" + {units.seconds(moved)}" if moved else ""),
+        }
+        for phase, compute, moved in zip(
+            PHASES, *map(group.seconds, ("compute_seconds", "communication_seconds")), strict=True
+        )
         if compute or moved
     }
     of_all = f"all {group.count} together" if group.count > 1 else ""
-    views = f"{group.views} operators that take no time are left out" if group.views else ""
+    count = sum(map(is_view, group.operators))
+    views = f"{count} operators that take no time are left out" if count else ""
     return {
-        "id": group.id,
+        "id": name,
         "label": printable(group.label),
         "count": group.count,
         "phases": phases,
@@ -69,15 +74,11 @@ def _group(group: DataflowGroup) -> dict[str, Any]:
     }
 
 
-def _times(compute: float, moved: float) -> str:
-    """'11.7 ms', '11.7 ms + 4.9 ms' with collectives."""
-    return f"{units.seconds(compute)} + {units.seconds(moved)}" if moved else units.seconds(compute)
-
-
 def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[str]) -> dict[str, Any]:
     operator = node.operator
+    names = ", ".join(o.name for o in node.operators)
     lines = [
-        operator.name if len(node.operators) == 1 else f"{len(node.operators)} updates: {_names(node)}",
+        names if len(node.operators) == 1 else f"{len(node.operators)} updates: {names}",
         f"{operator.op}, {node.phase}, module {operator.module or '(none)'}, layer {operator.layer}",
         node_text(node, count),
         f"strategy {operator.strategy}" if operator.strategy not in ("", "-") else "nothing is divided",
@@ -94,17 +95,8 @@ def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[s
         "time": units.seconds(node.compute_seconds),
         "text": [printable(line) for line in lines],
         "tiles": list(_tiles(operator, sizes, weights)),
-        "keys": [_key(o) for o in (*node.operators, *node.equal, *node.views)],
+        "keys": [key(layer=o.layer, operator=o.name) for o in (*node.operators, *node.equal, *node.views)],
     }
-
-
-def _names(node: DataflowNode) -> str:
-    return ", ".join(o.name for o in node.operators)
-
-
-def _key(operator: PlanOperator) -> str:
-    """The key without its stage, which all have in common."""
-    return key(layer=operator.layer, operator=operator.name)
 
 
 def _tiles(operator: PlanOperator, sizes: tuple[int, ...], weights: set[str]) -> Iterator[dict[str, Any]]:

@@ -4,19 +4,106 @@
 operators of all of them. Updates of the weights of one part of a block (its attention, its MLP) are one node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.blocks import PHASES, Block, part_of_block, stage_blocks
 from alpa_explore.figures.dataflow.wiring import LEAVES, Read, is_view, stage_reads, views_of
 from alpa_explore.figures.decisions.operator_rows import kind, per
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.tables import stage_named
+
+PHASES = ("forward", "backward", "update")
+"""In the order in which a stage runs them."""
+OUTSIDE = "(outside of modules)"
+"""The name of the group of operators without a module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One block of the model, or equal blocks that follow one another."""
+
+    name: str
+    """Of the first block."""
+    members: tuple[tuple[PlanOperator, ...], ...]
+    """For each of the equal blocks its operators in execution order; the k-th of one is the k-th of the others."""
+    names: tuple[str, ...]
+    """Of the blocks, as `members`."""
+
+    def seconds(self, attribute: str) -> list[float]:
+        """The sum of an attribute of all operators of its blocks in each phase."""
+        every = [o for member in self.members for o in member]
+        return [sum(getattr(o, attribute) for o in every if o.phase == phase) for phase in PHASES]
+
+    @property
+    def count(self) -> int:
+        """How many blocks."""
+        return len(self.members)
+
+    @property
+    def operators(self) -> tuple[PlanOperator, ...]:
+        """Those of the first block."""
+        return self.members[0]
+
+    @property
+    def label(self) -> str:
+        """'h.0', or 'h.0 – h.5'."""
+        return self.name if self.count == 1 else f"{self.names[0]} – {self.names[-1]}"
+
+
+def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
+    """The blocks of a stage in the order of the forward pass, equal ones that follow one another as one."""
+    of_block: dict[str, list[PlanOperator]] = {}
+    forward = [o for o in stage.operators if o.phase == "forward"]
+    for operator in (*forward, *(o for o in stage.operators if o.phase != "forward")):
+        of_block.setdefault(block_name(operator.module), []).append(operator)
+    groups: list[tuple[object, list[str]]] = []
+    for name, operators in of_block.items():
+        signature = _signature(operators)
+        if groups and groups[-1][0] == signature and name.rpartition(".")[2].isdecimal():
+            groups[-1][1].append(name)
+        else:
+            groups.append((signature, [name]))
+    return tuple(
+        Block(name=names[0], names=tuple(names), members=tuple(tuple(of_block[name]) for name in names))
+        for _, names in groups
+    )
+
+
+def block_name(module: str) -> str:
+    """'h.3.attention.qkv' -> 'h.3'; 'stages.0.2.conv' -> 'stages.0.2'; 'embedding.tokens' -> 'embedding'."""
+    parts = module.split(".")
+    numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
+    if not numbers:
+        return parts[0] or OUTSIDE
+    end = numbers[0] + 1
+    while end < len(parts) and parts[end].isdecimal():
+        end += 1
+    return ".".join(parts[:end])
+
+
+def part_of_block(module: str) -> str:
+    """The part of its block that a module belongs to: 'h.3.attention.qkv' -> 'attention'; '' for the block itself."""
+    return module.removeprefix(block_name(module)).removeprefix(".").partition(".")[0]
+
+
+def _signature(operators: Sequence[PlanOperator]) -> object:
+    """Equal for blocks whose operators, specs and collectives are equal. What they recompute may differ."""
+    return tuple(
+        (
+            o.phase,
+            o.op,
+            o.module.removeprefix(block_name(o.module)),
+            o.strategy,
+            o.inputs,
+            o.outputs,
+            o.output_shape,
+            o.communication_seconds > 0,
+        )
+        for o in operators
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +165,6 @@ class DataflowEdge:
         return sum(read.collective.seconds for read in self.reads if read.collective is not None)
 
     @property
-    def longest(self) -> Read | None:
-        """The read whose collective takes longest; None where nothing is moved."""
-        return max((r for r in self.reads if r.collective is not None), key=_seconds, default=None)
-
-    @property
     def kinds(self) -> str:
         """'all-gather', 'all-gather, all-to-all'; '' where nothing is moved."""
         kinds = [k for read in self.reads if read.collective is not None for k in read.collective.kinds.split(", ")]
@@ -90,26 +172,11 @@ class DataflowEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataflowGroup:
-    """A block, or several equal ones."""
-
-    id: str
-    label: str
-    count: int
-    layers: tuple[int, ...]
-    compute_seconds: tuple[float, float, float]
-    """Of all its blocks: forward, backward, update."""
-    communication_seconds: tuple[float, float, float]
-    views: int
-    """Operators of one block that take no time and are left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StageDataflow:
     """A stage as a graph."""
 
     stage: PlanStage
-    groups: tuple[DataflowGroup, ...]
+    groups: tuple[Block, ...]
     """In the order of the forward pass."""
     nodes: tuple[DataflowNode, ...]
     """In execution order within a group."""
@@ -129,10 +196,9 @@ def stage_dataflow(plan: Plan, stage: int = 0) -> StageDataflow:
         for node in _nodes(block, f"g{number}")
     )
     reads, wired = stage_reads(shown), any(o.input_names for o in shown.operators)
-    groups = tuple(_group(block, f"g{number}") for number, block in enumerate(blocks))
     return StageDataflow(
         stage=shown,
-        groups=groups,
+        groups=blocks,
         nodes=nodes,
         edges=tuple(_edges(blocks, nodes, reads) if wired else _in_order(nodes)),
         wired=wired,
@@ -150,14 +216,12 @@ def sentence_of(flow: StageDataflow) -> str:
     most = max(flow.groups, key=lambda group: group.count)
     if most.count > 1:
         found.append(f"{most.count} of them are equal ({most.label}) and are drawn once")
-    moved = [read for edge in flow.edges if (read := edge.longest) is not None]
-    of_microbatch = [read for read in moved if not _once(read)]
+    moved = [(read, read.collective) for edge in flow.edges for read in edge.reads if read.collective is not None]
+    of_microbatch = [pair for pair in moved if not pair[1].once]
     if moved:
-        longest = max(of_microbatch or moved, key=_seconds)
-        when = "in a microbatch" if of_microbatch else "once an iteration"
-        found.append(
-            f"The longest collective {when}: {_kinds(longest)} of {longest.tensor}, {units.seconds(_seconds(longest))}"
-        )
+        read, longest = max(of_microbatch or moved, key=lambda pair: pair[1].seconds)
+        when = f"in a microbatch: {longest.kinds}" if of_microbatch else f"once an iteration: {longest.kinds}"
+        found.append(f"The longest collective {when} of {read.tensor}, {units.seconds(longest.seconds)}")
     else:
         found.append("No tensor is moved between devices")
     if not flow.wired:
@@ -165,42 +229,11 @@ def sentence_of(flow: StageDataflow) -> str:
     return ". ".join(found) + "."
 
 
-def _seconds(read: Read) -> float:
-    return read.collective.seconds if read.collective is not None else 0.0
-
-
-def _once(read: Read) -> bool:
-    return read.collective is not None and read.collective.once
-
-
-def _kinds(read: Read) -> str:
-    return read.collective.kinds if read.collective is not None else ""
-
-
 def node_text(node: DataflowNode, count: int) -> str:
     """The time of a node in words; `count` is the number of equal blocks."""
     compute, moved = units.seconds(node.compute_seconds), units.seconds(node.communication_seconds)
     times = f"{compute} + collectives {moved}" if node.communication_seconds else compute
     return f"{times} {per(node.operator)}{f', in each of {count} equal blocks' if count > 1 else ''}"
-
-
-def _group(block: Block, id_: str) -> DataflowGroup:
-    def total(attribute: str) -> tuple[float, float, float]:
-        forward, backward, update = (
-            sum(getattr(o, attribute) for member in block.members for o in member if o.phase == phase)
-            for phase in PHASES
-        )
-        return forward, backward, update
-
-    return DataflowGroup(
-        id=id_,
-        label=block.label,
-        count=block.count,
-        layers=tuple(sorted({o.layer for member in block.members for o in member})),
-        compute_seconds=total("compute_seconds"),
-        communication_seconds=total("communication_seconds"),
-        views=sum(is_view(o) for o in block.operators),
-    )
 
 
 def _nodes(block: Block, group: str) -> Iterator[DataflowNode]:

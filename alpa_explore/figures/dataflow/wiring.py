@@ -5,8 +5,6 @@ several ('native_layer_norm.0'). Operators that take no time and move nothing (v
 from the operator before them to the one behind them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,12 +40,8 @@ class Read:
     """What stands in place of an operator; '' where there are two."""
     spec: str = ""
     """As it is read."""
-    written_spec: str = ""
-    """As it was written; '' where not known."""
     shape: tuple[int, ...] = ()
     collective: Collective | None = None
-    skipped: int = 0
-    """Views on the way."""
 
 
 def is_view(operator: PlanOperator) -> bool:
@@ -59,15 +53,14 @@ def stage_reads(stage: PlanStage) -> tuple[Read, ...]:
     """All that the operators of a stage read and that leaves it with a collective, in execution order; views are left
     out. Empty where the plan file does not hold the names of tensors."""
     by_name = {o.name: o for o in stage.operators}
-    weights = {t.name: t.spec for t in stage.tensors if t.role == "weight"}
-    sources = {t.name: t.spec for t in stage.tensors if t.role == "source"}
+    weights = {t.name for t in stage.tensors if t.role == "weight"}
     reads: list[Read] = []
     for operator in stage.operators:
         if is_view(operator):
             continue
         collectives = _collectives(operator)
         for place, tensor in enumerate(operator.input_names):
-            writer, skipped, origin = _writer(tensor, by_name)
+            writer, origin = _writer(tensor, by_name)
             reads.append(
                 Read(
                     tensor=tensor,
@@ -75,10 +68,8 @@ def stage_reads(stage: PlanStage) -> tuple[Read, ...]:
                     target=operator.name,
                     end="" if writer is not None else WEIGHT if origin in weights else ENTERS,
                     spec=operator.inputs[place] if place < len(operator.inputs) else "",
-                    written_spec=_written_spec(tensor, by_name) or weights.get(tensor, "") or sources.get(tensor, ""),
                     shape=operator.input_shapes[place] if place < len(operator.input_shapes) else (),
                     collective=collectives.pop(tensor, None),
-                    skipped=skipped,
                 )
             )
         reads += [
@@ -96,7 +87,7 @@ def views_of(stage: PlanStage) -> dict[str, list[PlanOperator]]:
     orphans: dict[str, PlanOperator] = {}
     for operator in stage.operators:
         if is_view(operator):
-            writer, _, _ = _writer(operator.name, by_name)
+            writer, _ = _writer(operator.name, by_name)
             if writer is not None:
                 found.setdefault(writer.name, []).append(operator)
             else:
@@ -118,23 +109,13 @@ def writer_name(tensor: str, names: Mapping[str, PlanOperator]) -> str:
     return name if place.isdecimal() and name in names else ""
 
 
-def _writer(tensor: str, by_name: Mapping[str, PlanOperator]) -> tuple[PlanOperator | None, int, str]:
-    """The first operator before `tensor` that is no view, the views on the way, and the name of the tensor behind
-    it."""
-    skipped = 0
+def _writer(tensor: str, by_name: Mapping[str, PlanOperator]) -> tuple[PlanOperator | None, str]:
+    """The first operator before `tensor` that is no view, and the name of the tensor behind it."""
     while name := writer_name(tensor, by_name):
         if not is_view(by_name[name]):
-            return by_name[name], skipped, tensor
-        tensor, skipped = by_name[name].input_names[0], skipped + 1
-    return None, skipped, tensor
-
-
-def _written_spec(tensor: str, by_name: Mapping[str, PlanOperator]) -> str:
-    name = writer_name(tensor, by_name)
-    if not name:
-        return ""
-    outputs, place = by_name[name].outputs, tensor.removeprefix(name).removeprefix(".")
-    return outputs[int(place or 0)] if int(place or 0) < len(outputs) else ""
+            return by_name[name], tensor
+        tensor = by_name[name].input_names[0]
+    return None, tensor
 
 
 def _collectives(operator: PlanOperator) -> dict[str, Collective]:

@@ -1,7 +1,5 @@
 """The devices of the cluster as a grid, each with its stage and the contents of its memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
@@ -10,13 +8,13 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
+from alpa_explore.figures.marks import MEMORY_FIELDS, MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
 from alpa_explore.figures.style import (
     Color,
-    Figure,
+    Drawing,
     Trace,
+    drawing,
     faint,
-    finished,
     ground,
     hatching,
     ink,
@@ -24,6 +22,7 @@ from alpa_explore.figures.style import (
     mixed,
     safe,
     stage_color,
+    with_theme,
 )
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -31,8 +30,6 @@ from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest, recomputed_words
-
-__all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 
 cluster_table = stages_table
 
@@ -48,10 +45,6 @@ _WIDTH = 0.86
 """Of the box of a device, which has a place of 1."""
 
 
-_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""
-
-
 class _Box(NamedTuple):
     """A device in the grid; rows count from the bottom, node 0 is at the top."""
 
@@ -61,7 +54,8 @@ class _Box(NamedTuple):
     stage: PlanStage | None
 
 
-def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> Figure:
+@with_theme
+def cluster_figure(plan: Plan, *, start: int = 0, count: int = 64) -> Drawing:
     """Nodes as rows, devices as boxes that are filled from the left as far as their memory; the devices of a stage in
     a node have a ground in its colour and a heading.
 
@@ -92,10 +86,9 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         *_legend(plan),
     ]
     across = {"tickmode": "linear", "dtick": 1 if width <= 32 else 8, "bare": True}
-    return finished(
+    return drawing(
         traces,
         cluster_sentence(plan) + page,
-        theme=theme,
         height=round(pixels * len(nodes)) + 150,
         margin={"l": 84},
         barmode="overlay",
@@ -195,7 +188,7 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> It
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     colors = [stage_color(stage.index) for _, stage in used]
     keys = [key(stage=stage.index, device=b.device) for b, stage in used]
-    for (name, _, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+    for (name, _, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
         widths = [_WIDTH * getattr(stage, field) / plan.device_of(stage).memory_bytes for _, stage in used]
         x = [left + width / 2 for left, width in zip(filled, widths, strict=True)]
         places = {"base": [b.row + bottom for b, _ in used], "width": widths}

@@ -3,17 +3,18 @@
 A choice is named by what it means to the user (`choice_names`); what is proven about it stands in its hover text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import (
+    MEMORY_FIELDS,
     MEMORY_PARTS,
     Plots,
     bars_across,
+    fitted,
     inside,
+    label_positions,
     labels,
     legend_below,
     limit_line,
@@ -21,8 +22,7 @@ from alpa_explore.figures.marks import (
     points,
     sums,
 )
-from alpa_explore.figures.placing import fitted, label_positions
-from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -45,9 +45,8 @@ _UPPER, _ROW, _GAP = 210, 22, 66
 """Pixels of the upper panel, of a bar, and between the panels."""
 
 
-def frontier_figure(
-    plan: Plan, stage: int = 0, theme: str = "light", *, frontier: StageFrontier | None = None
-) -> Figure:
+@with_theme
+def frontier_figure(plan: Plan, stage: int = 0, *, frontier: StageFrontier | None = None) -> Drawing:
     """Above, each choice as a mark at its memory and latency, with a ring around that of the plan; below, a bar for
     each with what fills the memory. A line is at the memory of a device.
 
@@ -61,7 +60,6 @@ def frontier_figure(
     _memory(figure, frontier, shown)
     return figure.figure(
         frontier_sentence(plan, stage, frontier=frontier),
-        theme=theme,
         height=height,
         above=18,
         around={"b": 84, "l": 128},
@@ -172,7 +170,7 @@ def _memory(figure: Plots, frontier: StageFrontier, shown: Sequence[FrontierPoin
     scale, unit = units.bytes_axis(most)
     names = dict(zip(frontier.points, choice_names(frontier), strict=True))
     rows, hover = list(range(len(shown))), [_hover(p, names[p], frontier) for p in shown]
-    for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+    for (name, color, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
         sizes = [getattr(p, field) for p in shown]
         # Where the part of the bar is wide enough.
         texts = inside([units.bytes_(size) if size > 0.13 * most else "" for size in sizes], size=11)
@@ -201,7 +199,3 @@ def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
         logical_mesh_phrase(point.logical_mesh),
         f"what is proven: {phrase}" if phrase else "",
     )
-
-
-_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""

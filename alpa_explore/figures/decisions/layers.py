@@ -3,17 +3,26 @@
 A layer is a run of consecutive forward operators (Alpa, §5.2, Eq. 6).
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, bars, bars_across, inside, line, outline, points, words
-from alpa_explore.figures.placing import end_of_most
-from alpa_explore.figures.style import Figure, Trace, empty, faint, ink, ink_on, lines, safe, stage_color, stage_marker
+from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, inside, line, outline, points, words
+from alpa_explore.figures.style import (
+    Drawing,
+    Trace,
+    empty,
+    faint,
+    ink,
+    ink_on,
+    lines,
+    safe,
+    stage_color,
+    stage_marker,
+    with_theme,
+)
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import layers_table, stage_of_layer
@@ -24,7 +33,8 @@ _NARROW, _CHARACTER = 480, 7.0
 """Width of the strip of stages and layers, a narrow one, and of a character in it, in pixels."""
 
 
-def layers_figure(plan: Plan, theme: str = "light") -> Figure:
+@with_theme
+def layers_figure(plan: Plan) -> Drawing:
     """FLOPs of each operator as bars in its stage's colour, above the bytes that would cross a cut behind it."""
     figure = Plots([0.13, 0.52, 0.35], spacing=(0.0, 0.05), shared_x=True)
     _strip(figure, plan)
@@ -32,7 +42,7 @@ def layers_figure(plan: Plan, theme: str = "light") -> Figure:
     _cuts(figure, plan)
     figure.x(span=(-0.5, sum(len(layer.operators) for layer in plan.layers) - 0.5), bare=True)
     figure.x(3, title="forward operators in order of execution")
-    return figure.figure(layers_sentence(plan), theme=theme, height=560, barmode="overlay", showlegend=False)
+    return figure.figure(layers_sentence(plan), height=560, barmode="overlay", showlegend=False)
 
 
 def layers_sentence(plan: Plan) -> str:

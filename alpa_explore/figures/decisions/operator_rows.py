@@ -1,8 +1,6 @@
 """The operators of a stage that a figure shows: one page of them or, for a long stage, the slowest, equal ones
 merged; and what is said about a row, and about one tensor of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sharding of a stage: a row for each operator, or for several equal ones, with its sharding specs and seconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -12,7 +10,18 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.decisions.operator_rows import OperatorPage, OperatorRow, operator_page, row_text, tensor_text
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, bars_across, cells, words
-from alpa_explore.figures.style import HEAT, OKABE_ITO, Figure, ground, heat_scale, ink_on, safe, short, stage_color
+from alpa_explore.figures.style import (
+    HEAT,
+    OKABE_ITO,
+    Drawing,
+    ground,
+    heat_scale,
+    ink_on,
+    safe,
+    short,
+    stage_color,
+    with_theme,
+)
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend
@@ -21,16 +30,16 @@ from alpa_explore.plans.report.tables import sharding_table, stage_named
 __all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]
 
 
+@with_theme
 def sharding_figure(
     plan: Plan,
     stage: int = 0,
-    theme: str = "light",
     *,
     layer: int | None = None,
     phase: str | None = None,
     start: int | None = None,
     count: int = tuning.SHARDING_ROWS,
-) -> Figure:
+) -> Drawing:
     """Sharding specs as a heatmap (lighter: more shards of the tensor), beside the seconds of each operator.
 
     Without `start`, a long stage shows the operators that take most of its time in execution order, equal ones as one
@@ -50,7 +59,6 @@ def sharding_figure(
     figure.x(tickfont={"size": 11}, tickangle=0, side="top")
     return figure.figure(
         _sentence(page, shown) + _constraints_sentence(plan, shown),
-        theme=theme,
         height=186 + 19 * max(6, len(names)),
         above=46,
         margin={"l": 190, "b": 20},

@@ -6,12 +6,10 @@ of its layers is down, as far as anything can be of use and one row more: that t
 layer, half of which is always blank, so that the cells can hold their numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,7 +216,7 @@ class Colors:
     """Whether there are latencies above `high`."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], t_max: float, slowest: float) -> Colors:
+    def of(cls, rows: Sequence[Row], t_max: float, slowest: float) -> Self:
         """For the ranges of layers that fit, up to `slowest` seconds."""
         seconds = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
         # A little below the fastest, so that rounding cannot give that one the grey.

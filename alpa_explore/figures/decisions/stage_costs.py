@@ -1,7 +1,5 @@
 """Stage costs: the latency of each range of layers on each submesh, what does not fit, and what the plan uses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from alpa_explore.figures.decisions.stage_cost_grid import (
 from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import axis, bars, labels, points, words
 from alpa_explore.figures.marks import cells as heat_cells
-from alpa_explore.figures.style import Figure, Trace, faint, finished, ground, lines, stage_color
+from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, lines, stage_color, with_theme
 from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table
@@ -36,7 +34,8 @@ _GRID_GAP = 40
 """Pixels between two grids, for the numbers of the layers."""
 
 
-def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> Figure:
+@with_theme
+def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) -> Drawing:
     """A panel a submesh: first layer across, number of layers down, colour = latency of a microbatch at the plan's B.
 
     `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to
@@ -55,10 +54,9 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         y = [grids[0].shape[0] - 0.5 + 9 / grids[0].cell_pixels] * len(numbers["tickvals"])
         traces.append(words(numbers["tickvals"], y, numbers["ticktext"], size=11, color=None, name="layers"))
     height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
-    return finished(
+    return drawing(
         traces,
         _sentence(plan, rows, panels),
-        theme=theme,
         height=round(height) + 190,
         margin={"l": 58, "r": 14, "b": _BELOW},
         annotations=[colors.bar_title(_BELOW)],

@@ -3,8 +3,6 @@
 This is the objective. T of the plan is what an iteration takes, and equal to it in the paper's mode alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,7 +12,20 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, link
 from alpa_explore.figures.marks import axis, labels, line, words
 from alpa_explore.figures.marks import points as marks
-from alpa_explore.figures.style import OKABE_ITO, Color, Figure, Trace, empty, faint, finished, halo, ink, lines, safe
+from alpa_explore.figures.style import (
+    OKABE_ITO,
+    Color,
+    Drawing,
+    Trace,
+    drawing,
+    empty,
+    faint,
+    halo,
+    ink,
+    lines,
+    safe,
+    with_theme,
+)
 from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import iteration_with_band
@@ -65,7 +76,8 @@ class _View(NamedTuple):
     unit: str
 
 
-def t_max_figure(plan: Plan, theme: str = "light") -> Figure:
+@with_theme
+def t_max_figure(plan: Plan) -> Drawing:
     """Near the optimum: above, T and (B−1)·t_max over t_max, between them Σt, the chosen one marked; below, Σt on its
     own scale, and the outcome of each candidate. The rest of the axis is reached by a double click.
 
@@ -83,10 +95,9 @@ def t_max_figure(plan: Plan, theme: str = "light") -> Figure:
     title = f"t_max ({view.unit})" + (f"; a double click shows all {count:,}" if count else "")
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
-    return finished(
+    return drawing(
         traces,
         t_max_sentence(plan),
-        theme=theme,
         height=540,
         margin={"l": 92},
         xaxis=axis(title, seen, anchor="y3", showline=True, linecolor=faint, zeroline=False),

@@ -7,9 +7,8 @@ memory     what devices hold, below the tasks and on the same axis of time
 stage_memory   what fills a device of one stage over time, by part
 held           the same as a value: weights, gradients, each microbatch in flight, workspace, reserve
 playback       the tasks as numbers, for the page to walk through them
-chart      where one timeline is drawn: its axes, and the place of a moment on them
+chart      where one timeline is drawn: axes, the place of a moment on them; many tasks in a fixed number of intervals
 parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain
-sampling   many tasks reduced to a fixed number of intervals
 
 Imports keys, marks, style and tuning of the package above; not the other rooms, nor the page.
 """

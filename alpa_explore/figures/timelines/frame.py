@@ -3,8 +3,6 @@
 Places are in pixels from the bottom of the plot: (from, to).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

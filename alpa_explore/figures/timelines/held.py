@@ -5,8 +5,6 @@ The parts add up to the memory of the schedule's simulator (`schedules.simulator
 plan. A microbatch takes the lowest free slot when its forward pass starts, and leaves it when its backward pass ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush

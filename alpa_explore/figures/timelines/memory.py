@@ -1,15 +1,12 @@
 """Memory over time below a timeline: curves of the fullest submeshes, and the contents of the fullest one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import MEMORY_PARTS, labels, limit_line, line
 from alpa_explore.figures.style import safe, stage_color
-from alpa_explore.figures.timelines.chart import TimelineChart
-from alpa_explore.figures.timelines.sampling import largest_between, rounded, with_gaps
+from alpa_explore.figures.timelines.chart import TimelineChart, largest_between, rounded, with_gaps
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.schedules.simulator.memory import MemoryCurve, memory_curve
 

@@ -4,8 +4,6 @@ An iteration of a thousand microbatches is a thousand times nearly the same: wha
 how it empties. The default shows these two and some microbatches between them, side by side at one scale.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -71,8 +69,10 @@ def _broken(timelines: Sequence[Timeline], longest: float) -> list[tuple[Part, .
     widths = np.max([_widths(t) for t in timelines], axis=0)
     if widths.sum() > tuning.TIMELINE_WHOLE_SHARE * longest:
         return None
-    tasks = max(sum(_count(t, part) for part in _parts(t, widths)) for t in timelines)
-    widths *= min(1.0, tuning.TIMELINE_TASKS / tasks)
+    tasks = max(
+        sum(part.overlaps(t.start_seconds, t.end_seconds).sum() for part in _parts(t, widths)) for t in timelines
+    )
+    widths *= min(1.0, tuning.TIMELINE_TASKS / int(tasks))
     return [_parts(t, widths) for t in timelines]
 
 
@@ -103,7 +103,3 @@ def _parts(timeline: Timeline, widths: Floats) -> tuple[Part, ...]:
         Part(start=middle, end=middle + steady, at=fill + gap, label="steady" if turn is None else "turn"),
         Part(start=total - drain, end=total, at=fill + steady + 2 * gap, label="drain"),
     )
-
-
-def _count(timeline: Timeline, part: Part) -> int:
-    return int(part.overlaps(timeline.start_seconds, timeline.end_seconds).sum())

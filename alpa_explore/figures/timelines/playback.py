@@ -4,8 +4,6 @@ The page moves a cursor over the figure of the same timelines and window, and sa
 moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.figures.style import stage_color
 from alpa_explore.figures.timelines.chart import axis, axis_name
-from alpa_explore.figures.timelines.parts import Part, Window, shown_parts
+from alpa_explore.figures.timelines.parts import Window, shown_parts
 from alpa_explore.figures.timelines.timeline import timelines_of
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -51,17 +49,14 @@ def playback_document(
                 "x": axis_name(axis("x", number)),
                 "tasks": axis_name(axis("y", 2 * number)),
                 "memory": axis_name(axis("y", 2 * number + 1)),
-                "parts": [_part(part, scale) for part in own],
+                "parts": [
+                    {"start": part.start / scale, "end": part.end / scale, "at": part.at / scale} for part in own
+                ],
                 "rows": [_row(plan, timeline, p, tick) for p in range(timeline.schedule.num_submeshes)],
             }
             for number, (timeline, own) in enumerate(zip(drawn, parts, strict=True))
         ],
     }
-
-
-def _part(part: Part, scale: float) -> dict[str, float]:
-    """From when to when it goes, and where it begins on the axis."""
-    return {"start": part.start / scale, "end": part.end / scale, "at": part.at / scale}
 
 
 def _row(plan: Plan, timeline: Timeline, submesh: int, tick: float) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What fills a device of one stage over an iteration, stacked by part, below the tasks of the stage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,8 +7,19 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import HIDDEN_AXIS, axis, bars, bars_across, inside, legend_below, line, note
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, finished, ground, ink_on, lines, mixed
-from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.style import (
+    OKABE_ITO,
+    Drawing,
+    Trace,
+    drawing,
+    empty,
+    ground,
+    ink_on,
+    lines,
+    mixed,
+    with_theme,
+)
+from alpa_explore.figures.timelines.chart import TimelineChart, rounded
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.held import (
     ACTIVATIONS,
@@ -26,7 +35,6 @@ from alpa_explore.figures.timelines.held import (
 )
 from alpa_explore.figures.timelines.memory import draw_limit, sampled_steps
 from alpa_explore.figures.timelines.parts import Window, shown_parts
-from alpa_explore.figures.timelines.sampling import rounded
 from alpa_explore.figures.timelines.tasks import task_color
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.plan import Plan
@@ -57,7 +65,8 @@ _DEVICE_AXES = {"xaxis": "x2", "yaxis": "y3"}
 _BELOW_RIGHT = {"xanchor": "right", "yanchor": "bottom"}
 
 
-def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, window: Window = "parts") -> Figure:
+@with_theme
+def stage_memory_figure(plan: Plan, stage: int = 0, *, window: Window = "parts") -> Drawing:
     """The memory of a device of a stage over time, with a line at what the device has. OptionError for a stage that the
     plan does not have."""
     held = held_memory(plan, stage)
@@ -73,10 +82,9 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
     chart.traces.extend(_device(held))
     fixed = {"anchor": "x", "fixedrange": True}
     span = (0, _HEADROOM * most / byte_scale)
-    return finished(
+    return drawing(
         chart.traces,
         stage_memory_sentence(plan, stage),
-        theme=theme,
         height=_HEIGHT,
         above=44,
         barmode="overlay",

@@ -6,8 +6,6 @@ a prime (3′), those of the third two. Idle time is hatched, sends lead from ro
 underlined.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +15,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import bars_across, line, mark, words
 from alpa_explore.figures.style import Color, Trace, empty, faint, ground, heat_scale, ink, ink_on, mixed, stage_color
-from alpa_explore.figures.timelines.chart import TimelineChart
-from alpa_explore.figures.timelines.sampling import busy_share, rounded, with_gaps
+from alpa_explore.figures.timelines.chart import TimelineChart, busy_share, rounded, with_gaps
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.plans.report.timeline_tables import ACTION_NAMES
 from alpa_explore.schedules.task import Action

@@ -5,20 +5,17 @@ microbatches, and the drain. A strip of the whole iteration at the bottom says w
 part; one with more than some hundred tasks shows how busy each submesh is over time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures.marks import bars_across, line
-from alpa_explore.figures.style import Figure, Trace, faint, finished, ground, ink, mixed
-from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, ink, mixed, with_theme
+from alpa_explore.figures.timelines.chart import TimelineChart, rounded, with_gaps
 from alpa_explore.figures.timelines.frame import TICKS_PIXELS, Frame
 from alpa_explore.figures.timelines.memory import draw_memory
 from alpa_explore.figures.timelines.parts import Window, shown_parts
-from alpa_explore.figures.timelines.sampling import rounded, with_gaps
 from alpa_explore.figures.timelines.tasks import draw_tasks
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -31,15 +28,15 @@ _TOOLS_PIXELS = 20
 """`dress` leaves this much for a legend between title and plot, which has its own margin here."""
 
 
+@with_theme
 def timeline_figure(
     plan: Plan,
     schedules: Sequence[str] = ("1f1b",),
-    theme: str = "light",
     *,
     window: Window = "parts",
     brush: bool = False,
     timelines: Sequence[Timeline] | None = None,
-) -> Figure:
+) -> Drawing:
     """A chart and its memory for each of `schedules`. Raises as `plan_timeline` does.
 
     `timelines`, where given, are drawn instead. `brush` is for a front end in which the overview can be dragged over:
@@ -63,10 +60,9 @@ def timeline_figure(
     legend, above = frame.legend, frame.legend_pixels - _TOOLS_PIXELS
     if frame.overview:
         traces += _overview(charts[0], *frame.overview_axes)
-    return finished(
+    return drawing(
         traces,
         timeline_sentence(plan, timelines=drawn),
-        theme=theme,
         height=frame.height,
         above=above,
         around={"l": 108, "b": TICKS_PIXELS if frame.overview else 4},

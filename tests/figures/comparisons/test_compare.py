@@ -7,8 +7,13 @@ from itertools import pairwise
 import pytest
 
 from alpa_explore import units
-from alpa_explore.figures.comparisons.compare import compare_figure, compare_sentence, compare_table
-from alpa_explore.figures.comparisons.compare_words import both_parts, results
+from alpa_explore.figures.comparisons.compare import (
+    both_parts,
+    compare_figure,
+    compare_sentence,
+    compare_table,
+    results,
+)
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.compare import compare_plans

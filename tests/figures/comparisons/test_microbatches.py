@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import alpa_explore as ax
 from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_sentence, microbatches_table
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
@@ -77,3 +78,24 @@ def test_the_sentence_compares_with_the_most_and_where_the_plan_has_the_most_wit
     assert " % of it with T " in said
     one = replace(most, model=replace(most.model, samples=1))
     assert "microbatches of 1 sample:" in microbatches_sentence(one)
+
+
+def test_on_unlike_nodes_the_line_is_the_memory_of_the_device_that_is_fullest_at_each_number(plan: Plan) -> None:
+    row = TriedMicrobatches(
+        num_microbatches=1,
+        samples=8,
+        iteration_seconds=1.0,
+        stages=2,
+        fullest_stage=0,
+        memory_bytes=16 * 2.0**30,
+        weight_bytes=9e9,
+        held_bytes=1e9,
+        workspace_bytes=1e9,
+    )
+    other = replace(row, num_microbatches=plan.options.num_microbatches, fullest_stage=1, memory_bytes=40 * 2.0**30)
+    both = replace(plan, cluster=ax.Cluster.parse("2x8:v100+1x8:a100"), microbatches=(row, other))
+    figure = microbatches_figure(both)
+    limit = trace_of(figure, "memory of a device")
+    assert (limit.y[1] / limit.y[0], limit.line.shape) == (2.5, "hvh")
+    assert figure.layout.annotations[0].text == "16 GiB or 40 GiB, one device"
+    assert ["of 16 GiB" in text for text in trace_of(figure, "workspace").hovertext] == [True, False]

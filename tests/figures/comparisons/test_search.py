@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.figures.comparisons.search import search_figure, search_sentence, search_table
-from alpa_explore.figures.comparisons.search_points import pareto_frontier
+from alpa_explore.figures.comparisons.search import pareto_frontier, search_figure, search_sentence, search_table
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tried import NoPlan

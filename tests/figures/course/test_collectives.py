@@ -42,7 +42,7 @@ def test_no_value_is_added_twice() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_bars_of_the_ring_end_at_the_seconds_of_the_cost_model(theme: str) -> None:
     size, devices = 2**26, 4
-    figure = ring_figure(devices, size, LINK.bandwidth, LINK.latency_seconds, theme)
+    figure = ring_figure(devices, size, LINK.bandwidth, LINK.latency_seconds, theme=theme)
     bars = [trace for trace in figure.frames[-1].data if trace.type == "bar"]
     total = sum(bar.y[-1] for bar in bars)
     seconds = collective_seconds(StepKind.ALL_REDUCE, size, devices, LINK.bandwidth, LINK.latency_seconds)

@@ -14,8 +14,12 @@ from alpa_explore.figures.course.planning.clustering import clustering_figure, c
 from alpa_explore.figures.course.planning.elimination import elimination_figure, elimination_steps, width
 from alpa_explore.figures.course.planning.formulations import formulations_figure
 from alpa_explore.figures.course.planning.meshes import axis_groups, meshes_figure
-from alpa_explore.figures.course.planning.stage_table import candidates, cells_to_fill, stage_table
-from alpa_explore.figures.course.planning.stage_table_player import stage_table_player
+from alpa_explore.figures.course.planning.stage_table_player import (
+    candidates,
+    cells_to_fill,
+    stage_table,
+    stage_table_player,
+)
 from alpa_explore.figures.course.planning.step import family, step_figure
 from alpa_explore.figures.course.planning.ways import DEVICES, WAYS, ways_figure
 from alpa_explore.figures.course.planning.workbench import greedy, workbench_figure, workbench_menu_figure

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from alpa_explore.figures.dataflow.blocks import OUTSIDE, block_name, part_of_block, stage_blocks
+from alpa_explore.figures.dataflow.stage_dataflow import OUTSIDE, block_name, part_of_block, stage_blocks
 from tests.figures.dataflow.small_stage import small_stage
 
 

@@ -52,7 +52,7 @@ def test_a_device_is_filled_to_its_peak(plan: Plan) -> None:
 def test_the_heading_of_a_region_is_not_as_solid_as_its_memory() -> None:
     plan = example_plan("8x8:v100", num_layers=12)
     for theme in ("light", "dark"):
-        figure = cluster_figure(plan, theme)
+        figure = cluster_figure(plan, theme=theme)
         (regions,), weights = traces(figure, "stages"), traces(figure, PARTS[0])[0]
         assert not set(regions.marker.color) & set(weights.marker.color)
     assert figure.layout.height <= 560, "all nodes are on the screen"

@@ -9,8 +9,13 @@ from alpa_explore.accuracy.error_band import usable_bytes
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.figures.keys import read_key
-from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
-from alpa_explore.figures.layouts.scatter import scatter_figure, scatter_sentence
+from alpa_explore.figures.layouts import (
+    log_ticks,
+    scaling_curve_figure,
+    scaling_curve_table,
+    scatter_figure,
+    scatter_sentence,
+)
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked
@@ -142,6 +147,15 @@ def test_curves_are_those_of_the_table(scaling: Scaling) -> None:
     assert list(efficiencies.y) == [row["efficiency_fraction"] for row in known] == [1.0, pytest.approx(0.8)]
     (ideal,) = [t for t in figure.data if t.name == "H100, perfect"]
     assert list(ideal.y) == pytest.approx([250_000, 500_000])
+
+
+def test_a_device_with_idealised_software_says_so_beside_fitted_ones(scaling: Scaling) -> None:
+    ideal = ScalingPoint(
+        cluster=ax.Cluster.parse("2x8:v100"), state="priced", best=priced(Layout(data=8), 6.0), layouts=9
+    )
+    figure = scaling_curve_figure(replace(scaling, points=(*scaling.points, ideal)))
+    assert {"H100", "V100, ideal"} <= {trace.name for trace in figure.data}
+    assert f"software: {ideal.cluster.software.label}" in trace_of(figure, "v100 fits").hovertext[0]
 
 
 def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: Scaling) -> None:

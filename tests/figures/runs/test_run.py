@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
+from alpa_explore.figures.runs import ranks_table, run_figure, run_sentence, run_table
 from alpa_explore.runtime.measured import FILE, Measured, MeasuredRank, MeasuredTask
 
 
@@ -55,7 +55,7 @@ def test_the_table_has_means_over_microbatches_and_the_ratio(measured) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_bars_of_a_task_add_up_to_its_predicted_and_measured_seconds(measured, theme) -> None:
-    figure = run_figure(measured, theme)
+    figure = run_figure(measured, theme=theme)
     predicted, predicted_collectives, computing, collectives, waiting, *memory = figure.data
     scale = {"ms": 1e-3, "s": 1.0}[figure.layout.yaxis.title.text]
     place = list(computing.x).index("0F")

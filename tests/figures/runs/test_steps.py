@@ -3,7 +3,7 @@
 import pytest
 
 from alpa_explore.figures import tuning
-from alpa_explore.figures.runs.steps import steps_figure, steps_sentence, steps_table
+from alpa_explore.figures.runs import steps_figure, steps_sentence, steps_table
 from alpa_explore.runtime.reports import StepReport
 
 

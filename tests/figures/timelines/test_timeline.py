@@ -8,8 +8,8 @@ import pytest
 
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import stage_color
+from alpa_explore.figures.timelines.chart import busy_share, largest_between
 from alpa_explore.figures.timelines.parts import Part, shown_parts
-from alpa_explore.figures.timelines.sampling import busy_share, largest_between
 from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.plans.plan import Plan
 from alpa_explore.schedules.task import Action

@@ -5,8 +5,7 @@ import json
 import ipywidgets
 import plotly.graph_objects as go
 import pytest
-from alpa_explore_widgets.course import sliders
-from alpa_explore_widgets.course.sliders import Player
+from alpa_explore_widgets.course import Player, sliders
 
 from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, InteractiveFigure
 from alpa_explore.figures.course.training.schedules import schedule_player

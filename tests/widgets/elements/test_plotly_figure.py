@@ -1,9 +1,10 @@
 import gzip
+import sys
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from alpa_explore_widgets.elements.plotly_figure import CONFIG, PlotlyFigure
+from alpa_explore_widgets.elements.plotly_figure import CONFIG, PlotlyFigure, warm_up
 
 
 def test_a_figure_carries_no_copy_of_the_library() -> None:
@@ -44,3 +45,9 @@ def test_repeated_text_is_compressed_and_an_equal_figure_is_no_change() -> None:
         figure.draw(go.Figure(go.Bar(y=[1, 2], hovertext=["the same words " * 1000] * 2)), "two bars")
     assert len(figure.figure_json) > 30_000 > 10 * len(figure.packed)
     assert len(sent) == 1
+
+
+def test_after_the_warm_up_the_modules_of_the_figures_of_tabs_are_loaded() -> None:
+    warm_up()
+    for name in ("decisions.layers", "timelines.timeline", "comparisons.microbatches", "accuracy", "dataflow"):
+        assert f"alpa_explore.figures.{name}" in sys.modules

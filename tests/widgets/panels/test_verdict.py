@@ -2,16 +2,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from alpa_explore_widgets.export.saved import plan_table
+from alpa_explore_widgets.export import plan_table
 from alpa_explore_widgets.panels import verdict
 from alpa_explore_widgets.session.asking.layouts import question_of
-from alpa_explore_widgets.session.state import LayoutsAnswer, State
+from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
 import alpa_explore as ax
 from alpa_explore import units
 from alpa_explore.figures.page import page_html
-from alpa_explore.figures.runs.steps import steps_sentence
+from alpa_explore.figures.runs import steps_sentence
 from alpa_explore.plans.file.document import to_document
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
@@ -91,14 +91,14 @@ def test_the_best_layouts_that_are_not_the_plan_can_be_opened(plan: Plan) -> Non
         settings=SETTINGS,
         plan_settings=SETTINGS,
         plan=plan,
-        layouts=LayoutsAnswer(question=question_of(SETTINGS), layouts=layouts),
+        layouts=Answer(question=question_of(SETTINGS), found=layouts),
     )
     panel = verdict.VerdictPanel()
     panel.show(state)
     opened = re.findall(r'data-alpa-key="layout:(\d+)"', panel.below.value)
     assert [layouts.ranked[int(rank) - 1] for rank in opened] == list(layouts.fitting[:3])
     other = replace(question_of(SETTINGS), nodes=7)
-    panel.show(replace(state, layouts=LayoutsAnswer(question=other, layouts=layouts)))
+    panel.show(replace(state, layouts=Answer(question=other, found=layouts)))
     assert "layout:" not in panel.below.value, "they are those of other settings"
 
 

@@ -1,8 +1,6 @@
 """The controls of the explorer: number, choice and text fields, buttons, tabs, and the bridge to the page."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import traitlets
@@ -120,6 +118,30 @@ class Button(PageWidget):
         """The button was pressed on the page."""
         if content.get("kind") == "press":
             self.schedule(int(content.get("edits", 0)), self._press)
+
+
+def plain_button(text: str, hint: str, press: Callable[[], None], **traits: Any) -> Button:
+    """A button among other things, without a ground of its own."""
+    button = Button(press, description=text, hint=hint, **traits)
+    button.add_class("alpa-plain")
+    return button
+
+
+def choice_field(label: str, hint: str, texts: Mapping[str, str], value: str = "", *, group: str = "") -> ChoiceField:
+    """A field for one of some values, each with its text: the first one, unless another `value` is given."""
+    return ChoiceField(label=label, hint=hint, choices=options(texts, group), value=value or next(iter(texts)))
+
+
+def options(texts: Mapping[str, str] | Iterable[str], group: str = "") -> list[list[str]]:
+    """The choices of a field: values and their texts, or values that are their own texts."""
+    pairs = texts.items() if isinstance(texts, Mapping) else ((text, text) for text in texts)
+    return [[value, text, group] for value, text in pairs]
+
+
+def whole_field(label: str, hint: str, most: int, value: int | None = None, *, empty: str = "") -> NumberField:
+    """A field for a number from 1; with a meaning of `empty` it may be empty."""
+    limits = {"minimum": 1, "maximum": most, "whole": True, "optional": bool(empty), "empty": empty or "auto"}
+    return NumberField(label=label, hint=hint, value=value, **limits)
 
 
 class TabBar(PageWidget):

@@ -6,8 +6,6 @@ with the value), and a press carries the number of edits of all fields up to the
 edits have arrived. An edit whose value is refused counts as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from threading import RLock
 from typing import Any

@@ -1,7 +1,5 @@
 """The base of the widgets that a page changes, their JavaScript modules, and all widgets below one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator
@@ -49,6 +47,21 @@ class PageWidget(anywidget.AnyWidget):
             super().set_state(sync_data)
 
 
+class PageFigure(PageWidget):
+    """What a tab shows as a figure."""
+
+    label = traitlets.Unicode("").tag(sync=True)
+    """Accessible name: what the figure shows, in words."""
+    waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
+    """What is said in place of a figure that was not sent yet."""
+    ahead = traitlets.Dict().tag(sync=True)
+    """B -> the figure for it, packed: drawn when the slider is moved there, before Python answers."""
+    selection = traitlets.Unicode("").tag(sync=True)
+    """Key of the selection (`alpa_explore.figures.keys`): marks of other things are faded. A click sets it."""
+    busy = traitlets.Bool(False).tag(sync=True)
+    """True fades the figure."""
+
+
 class DocumentWidget(PageWidget):
     """A widget that shows a document, which the page draws without the kernel."""
 
@@ -64,6 +77,24 @@ class DocumentWidget(PageWidget):
     def document(self) -> dict[str, Any]:
         """The shown document; empty for none."""
         return dict(json.loads(gzip.decompress(self.packed))) if self.packed else {}
+
+
+def box(css: str, *children: W.Widget, kind: type[W.Box] = W.HBox) -> W.Box:
+    """Widgets in a row, or another kind of box, with CSS classes."""
+    made = kind(list(children))
+    for name in css.split():
+        made.add_class(name)
+    return made
+
+
+def set_class(widget: W.Widget, css: str, *, on: bool) -> None:
+    """Give a widget a CSS class, or take it away."""
+    (widget.add_class if on else widget.remove_class)(css)
+
+
+def set_shown(widget: W.Widget, *, on: bool) -> None:
+    """Show or hide a widget."""
+    widget.layout.display = "" if on else "none"
 
 
 def descendants(widget: W.Widget) -> Iterator[W.Widget]:

@@ -6,20 +6,17 @@ that figures stay pure functions of the plan. Figures are sent gzipped: hover te
 300 kB of JSON become 20 kB, in less than a millisecond.
 """
 
-from __future__ import annotations
-
 import gzip
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
 
 import traitlets
 
-from alpa_explore.figures.style import CONFIG
-from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from alpa_explore.figures.style import CONFIG, Figure
+from alpa_explore_widgets.elements.page_widget import PageFigure, module_with_helpers
 
 
 @cache
@@ -30,40 +27,42 @@ def _plotly_js() -> bytes:
     return gzip.compress(get_plotlyjs().encode(), 5)
 
 
-def _import_plotly() -> None:
-    import plotly.graph_objects
-    import plotly.subplots  # noqa: F401  # so that it is loaded
+def warm_up() -> None:
+    """Load what the first figure of a tab needs, which takes seconds: plotly, its templates, the modules of figures."""
+    from alpa_explore import figures
+    from alpa_explore.figures.style import template
+
+    for theme in ("light", "dark"):
+        template(theme)
+    for room in _ROOMS:
+        paths = [f"{folder}/{room}" for folder in figures.__path__]
+        for found in iter_modules(paths, f"{figures.__name__}.{room}."):
+            import_module(found.name)
 
 
-class PlotlyFigure(PageWidget):
+_ROOMS = ("accuracy", "comparisons", "dataflow", "decisions", "timelines")
+"""Of `alpa_explore.figures`: those of the tabs."""
+
+
+class PlotlyFigure(PageFigure):
     """Shows a figure; assign with `draw`."""
 
     _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_figure.js")
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
-    ahead = traitlets.Dict().tag(sync=True)
-    """B -> the figure for it, packed: drawn when the slider is moved there, before Python answers."""
     config = traitlets.Dict(CONFIG).tag(sync=True)
     """plotly.js configuration."""
-    label = traitlets.Unicode("").tag(sync=True)
-    """Accessible name: what the figure shows, in words."""
-    waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
-    """What is said in place of a figure that was not sent yet."""
     height = traitlets.Int(480).tag(sync=True)
     """Pixels."""
-    selection = traitlets.Unicode("").tag(sync=True)
-    """Key of the selection (`alpa_explore.figures.keys`): marks of other things are faded. A click sets it."""
     brushed = traitlets.List(traitlets.Float()).tag(sync=True)
     """From, to as shares of the axis in `layout.meta.brush`, after it was dragged over; else empty."""
-    busy = traitlets.Bool(False).tag(sync=True)
-    """True fades the figure and shows 'computing…'."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.on_msg(self.receive)
 
-    def draw(self, figure: go.Figure, label: str) -> None:
+    def draw(self, figure: Figure, label: str) -> None:
         """Show `figure`; `label` describes it for screen readers."""
         height = figure.layout.height
         with self.hold_sync():
@@ -73,7 +72,7 @@ class PlotlyFigure(PageWidget):
             self.packed = self.pack(figure)
 
     @staticmethod
-    def pack(figure: go.Figure) -> bytes:
+    def pack(figure: Figure) -> bytes:
         """A figure as it is sent."""
         # mtime=0: an equal figure gives equal bytes, hence no change and no message.
         return gzip.compress((figure.to_json(validate=False) or "").encode(), 3, mtime=0)
@@ -87,5 +86,5 @@ class PlotlyFigure(PageWidget):
         """The page asks for plotly, once, for all its figures."""
         if content.get("kind") == "request plotly":
             self.send({"kind": "plotly"}, buffers=[_plotly_js()])
-            # The page has its overview by now; the first figure does not wait for these imports, which take seconds.
-            threading.Thread(target=_import_plotly, name="alpa-explore plotly", daemon=True).start()
+            # The page has its overview by now; the first figure of a tab does not wait for this.
+            threading.Thread(target=warm_up, name="alpa-explore warm-up", daemon=True).start()

@@ -1,19 +1,14 @@
 """The table of a figure as HTML and CSV. A click on a row selects the stage, layer or operator of that row."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from alpa_explore.figures.keys import change_key, key
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
 
 MAX_ROWS = 400
 """Rows shown on the page, set by hand; the CSV file has all."""

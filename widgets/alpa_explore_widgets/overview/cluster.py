@@ -1,21 +1,16 @@
 """The cluster: devices of each node in the colour of their stage, filled as far as their memory."""
 
-from __future__ import annotations
-
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
 from alpa_explore.plans.phrases import run_of_layers, stage_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.text import fullest
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanStage
 
 _ROW, _LEAST_ROW, _ROW_GAP = 74.0, 15.0, 4.0
 """Height of a row of devices, at most and at least, and the gap below it, in pixels."""

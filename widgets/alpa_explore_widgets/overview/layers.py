@@ -1,20 +1,14 @@
 """The layers: FLOPs of the forward operators in order, over the stages and layers that hold them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.placing import end_of_most
+from alpa_explore.figures.marks import end_of_most
 from alpa_explore.figures.style import ink_on, stage_color
 from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanLayer
 from alpa_explore.plans.report.tables import stage_of_layer
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, bars, box, line
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanLayer
 
 _BARS = 240
 """At most so many bars: one has about a pixel and a half."""

@@ -1,25 +1,19 @@
 """The timeline: what each submesh does in one iteration: its warm-up, some steady microbatches, and the drain."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import mixed, stage_color
 from alpa_explore.figures.timelines.parts import Part, shown_parts
+from alpa_explore.numerics.arrays import Ints
 from alpa_explore.plans.phrases import stage_phrase
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import pace_setter
 from alpa_explore.plans.timeline import plan_timeline
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import Action
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box, boxes
-
-if TYPE_CHECKING:
-    from alpa_explore.numerics.arrays import Ints
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.schedules.simulator.timeline import Timeline
 
 _HEAD = 16.0
 """Room for the names of the parts."""
@@ -56,7 +50,7 @@ def timeline_card(plan: Plan) -> Card:
         top, height = _HEAD + row * pitch, pitch - min(4.0, 0.2 * pitch)
         color = stage_color(row)
         grounds = [
-            box(_x(p, p.start, parts, length), top, (p.end - p.start) / length, height, css="idle") for p in parts
+            box((p.at - parts[0].at) / length, top, (p.end - p.start) / length, height, css="idle") for p in parts
         ]
         forward, backward, update = (_spans(timeline, row, actions, parts, length) for actions in _ACTIONS)
         low = height / 2
@@ -76,10 +70,6 @@ def timeline_card(plan: Plan) -> Card:
 
 
 _ACTIONS = ((Action.FORWARD,), (Action.BACKWARD, Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT), (Action.UPDATE,))
-
-
-def _x(part: Part, seconds: float, parts: tuple[Part, ...], length: float) -> float:
-    return (seconds + part.shift - parts[0].at) / length
 
 
 def _spans(

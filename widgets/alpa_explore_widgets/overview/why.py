@@ -1,19 +1,12 @@
 """Why: where the time of an iteration goes on each stage and on all devices, and what costs most."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import time_looks
 from alpa_explore.figures.style import in_theme
-from alpa_explore.questions.explain import COMPUTING, UNKNOWN, WAIT, limits, mean_parts, time_parts
+from alpa_explore.plans.plan import Plan
+from alpa_explore.questions.explain import COMPUTING, UNKNOWN, WAIT, StageTime, limits, mean_parts, time_parts
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, Item, box
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.questions.explain import StageTime
 
 _BARS = HEIGHT - 88.0
 """Height of the bars of all stages, in pixels; the rest is for the lists below them."""

@@ -1,21 +1,18 @@
 """Attached hosts: the address of a Dask scheduler, tables of its hosts and links, and a button that plans for them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
-from alpa_explore_widgets.elements.fields import Button, TextField
+from alpa_explore_widgets.elements.fields import TextField, plain_button
+from alpa_explore_widgets.elements.page_widget import box, set_class
+from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.panels.messages import fault_html
 from alpa_explore_widgets.panels.setting_controls import fold
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.runs import Attaching
-    from alpa_explore_widgets.session.state import State
-    from alpa_explore_widgets.session.training_run import Attachment
+from alpa_explore_widgets.session.runs import Attaching
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.training_run import Attachment
 
 
 class AttachedPanel:
@@ -28,33 +25,16 @@ class AttachedPanel:
             hint="Address of a Dask scheduler: its hosts are listed, and the links between them measured.",
             example="tcp://127.0.0.1:8786",
         )
-        self.attach = Button(
-            lambda: attaching.start(self.address.value),
-            description="Attach",
-            hint="Find the hosts of this scheduler and measure their links; nothing is trained",
-        )
-        self.cancel = Button(attaching.cancel, description="Cancel", hint="Stop measuring links", disabled=True)
-        self.plan_for_these = Button(
-            self._plan_for_these,
-            description="Plan for these",
-            hint="Plan for these hosts with the measured links, and run on them by Dask",
-            disabled=True,
-        )
-        for button in (self.attach, self.cancel, self.plan_for_these):
-            button.add_class("alpa-plain")
+        hint = "Find the hosts of this scheduler and measure their links; nothing is trained"
+        self.attach = plain_button("Attach", hint, lambda: attaching.start(self.address.value))
+        self.cancel = plain_button("Cancel", "Stop measuring links", attaching.cancel, disabled=True)
+        hint = "Plan for these hosts with the measured links, and run on them by Dask"
+        self.plan_for_these = plain_button("Plan for these", hint, self._plan_for_these, disabled=True)
         self.found = W.HTML()
-        line = W.HBox([self.address, self.attach, self.cancel, self.plan_for_these])
-        line.add_class("alpa-attach-line")
-        heading, group = fold(
-            "Attached hosts",
-            "Hosts with a Dask worker: devices, memory, versions, links.",
-            line,
-            self.found,
-            expanded=False,
-        )
-        self.heading = heading
-        self.widget = W.VBox([heading, group])
-        self.widget.add_class("alpa-attached")
+        line = box("alpa-attach-line", self.address, self.attach, self.cancel, self.plan_for_these)
+        hint = "Hosts with a Dask worker: devices, memory, versions, links."
+        self.heading, group = fold("Attached hosts", hint, line, self.found, expanded=False)
+        self.widget = box("alpa-attached", self.heading, group, kind=W.VBox)
         self._shown: Attachment | None = None
 
     def show(self, state: State) -> None:
@@ -64,7 +44,7 @@ class AttachedPanel:
         self.attach.disabled, self.cancel.disabled = busy, not busy
         ready = attachment is not None and attachment.cluster is not None
         self.plan_for_these.disabled = not ready
-        (self.plan_for_these.add_class if ready else self.plan_for_these.remove_class)("alpa-call")
+        set_class(self.plan_for_these, "alpa-call", on=ready)
         if attachment is not self._shown:
             self._shown = attachment
             self.found.value = "" if attachment is None else attachment_html(attachment)
@@ -87,9 +67,9 @@ def attachment_html(attachment: Attachment) -> str:
             f"Hosts differ from this kernel. {text}." for text in differences_from_here(nodes.hosts, nodes.here)
         ]
         parts += [f'<p class="alpa-warning">{escape(text)}</p>' for text in warnings if attachment.busy]
-        parts.append(_table("Hosts", host_rows(nodes.hosts)))
+        parts.append(table_html(host_rows(nodes.hosts), None))
         if nodes.links:
-            parts.append(_table("Links", link_rows(nodes.links)))
+            parts.append(table_html(link_rows(nodes.links), None))
     return f'<div class="alpa-run-status alpa-attachment">{"".join(parts)}</div>'
 
 
@@ -111,13 +91,3 @@ def _status(attachment: Attachment) -> str:
         text = f"As a cluster: <b>{escape(str(attachment.cluster))}</b>, of {address}."
         text += "".join(f" {escape(remark)}" for remark in attachment.remarks)
     return f'<p role="status">{text}</p>'
-
-
-def _table(caption: str, rows: Sequence[dict[str, Any]]) -> str:
-    names = list(rows[0])
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(row[name]))}</td>' for name in names)}</tr>" for row in rows)
-    return (
-        f'<div class="alpa-table" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )

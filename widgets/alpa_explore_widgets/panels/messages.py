@@ -1,19 +1,15 @@
 """Error messages in the explorer: what failed, what was found, what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.fault import Fault, Offer, Offers
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.elements.page_widget import box
+from alpa_explore_widgets.session.fault import Fault, Offer, Offers
+from alpa_explore_widgets.session.state import State
 
 
 class MessagesPanel:
@@ -23,8 +19,7 @@ class MessagesPanel:
     def __init__(self, take: Callable[[Offer], None]) -> None:
         self._take = take
         self._shown: tuple[Offer, ...] = ()
-        self.text, self.buttons = W.HTML(), W.HBox([])
-        self.buttons.add_class("alpa-buttons")
+        self.text, self.buttons = W.HTML(), box("alpa-buttons")
         self.buttons.layout.display = "none"
         self.widget = W.VBox([self.text, self.buttons])
 

@@ -1,7 +1,5 @@
 """The Plan and Cancel buttons, the progress of the planner, and whether the plan belongs to the current settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 from types import MappingProxyType
@@ -10,6 +8,7 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore_widgets.elements.fields import Button
+from alpa_explore_widgets.elements.page_widget import box, set_class
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.state import State
@@ -63,18 +62,15 @@ class PlanButtonPanel:
         self.cancel = Button(
             session.cancel, description="Cancel", hint="Stop planning and keep the last plan", disabled=True
         )
-        buttons = W.HBox([self.plan, self.cancel])
-        buttons.add_class("alpa-buttons")
-        self.progress = W.HTML()
-        self.widget = W.VBox([buttons, self.progress])
-        self.widget.add_class("alpa-plan-button")
+        buttons, self.progress = box("alpa-buttons", self.plan, self.cancel), W.HTML()
+        self.widget = box("alpa-plan-button", buttons, self.progress, kind=W.VBox)
 
     def show(self, state: State) -> None:
         """Update the buttons and the progress."""
         self.plan.disabled = state.planning and not state.out_of_date
         self.cancel.disabled = not _busy(state) or state.cancelling
         highlighted = not state.planning and (state.out_of_date or state.estimated or state.plan is None)
-        (self.plan.add_class if highlighted else self.plan.remove_class)("alpa-call")
+        set_class(self.plan, "alpa-call", on=highlighted)
         self.progress.value = progress_html(state, self._sources.model_defaults(state.settings.model))
 
 

@@ -11,18 +11,19 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import recomputed_words
 from alpa_explore.units import printable
-from alpa_explore_widgets.elements.fields import Button
+from alpa_explore_widgets.elements.fields import plain_button
+from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanOperator
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore_widgets.session.state import State
 
 
 _COMPUTE, _HIDE = "Other strategies", "Hide strategies"
@@ -35,15 +36,10 @@ class SelectedPanel:
     def __init__(self, compute_regrets: Callable[[], None]) -> None:
         self._compute_regrets = compute_regrets
         self.line, self.table = W.HTML(), W.HTML()
-        self.regrets_button = Button(
-            self._pressed,
-            description=_COMPUTE,
-            hint="Compute how long the stage would take with each other strategy of this operator",
-        )
-        self.regrets_button.add_class("alpa-plain")
+        hint = "Compute how long the stage would take with each other strategy of this operator"
+        self.regrets_button = plain_button(_COMPUTE, hint, self._pressed)
         self.table.add_class("alpa-strategies")
-        self.widget = W.Box([self.line, self.regrets_button, self.table])
-        self.widget.add_class("alpa-selection")
+        self.widget = box("alpa-selection", self.line, self.regrets_button, self.table, kind=W.Box)
         self.widget.layout.display = "none"
         self._shown: tuple[object, ...] = ()
         self._show_table()

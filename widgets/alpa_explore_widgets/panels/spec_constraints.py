@@ -1,26 +1,22 @@
 """Spec constraints: controls to pin or forbid a spec of the selected operator, and the list of all constraints."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import fields
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore.units import printable
-from alpa_explore_widgets.elements.fields import Button, ChoiceField
+from alpa_explore_widgets.elements.fields import Button, ChoiceField, plain_button
+from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.records import PlanOperator
-    from alpa_explore_widgets.session.state import Regrets, State
+from alpa_explore_widgets.session.state import Regrets, State
 
 _THEN_PLAN = "Then press Plan."
 
@@ -39,29 +35,28 @@ class ConstraintControls:
             choices=[["", "", ""]],
             value="",
         )
-        self.pin = _button(
+        self.pin = plain_button(
             "Pin spec",
             f"The output must have this spec. {_THEN_PLAN}",
             lambda: self._add_constraint(ConstraintKind.PIN),
         )
-        self.forbid = _button(
+        self.forbid = plain_button(
             "Forbid spec",
             f"The output must not have this spec. {_THEN_PLAN}",
             lambda: self._add_constraint(ConstraintKind.FORBID),
         )
-        self.clear = _button(
+        self.clear = plain_button(
             "Clear",
             f"Remove all spec constraints of this operator. {_THEN_PLAN}",
             lambda: session.remove_constraints(*self._operator_constraints()),
         )
-        self.more = _button(
+        self.more = plain_button(
             "Other specs",
             "List the other specs, and how much slower the stage would be with each",
             session.compute_regrets,
         )
         self.spec.observe(lambda _: self._enable(), "value")
-        self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
-        self.widget.add_class("alpa-constraint-controls")
+        self.widget = box("alpa-constraint-controls", self.spec, self.pin, self.forbid, self.clear, self.more)
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
@@ -111,8 +106,7 @@ class ConstraintList:
         self._session = session
         self._shown: tuple[tuple[SpecConstraint, ...], dict[str, str]] = ((), {})
         self.heading = W.HTML('<p class="alpa-question">Constraints</p>')
-        self.widget = W.VBox([])
-        self.widget.add_class("alpa-constraints")
+        self.widget = box("alpa-constraints", kind=W.VBox)
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
@@ -130,19 +124,13 @@ class ConstraintList:
     def _stage_button(self, setting: str, words: str) -> Button:
         none: Any = next(field.default for field in fields(Settings) if field.name == setting)
         text = printable(words)
-        return _button(f"✕ {text}", f"Remove: {text}. {_THEN_PLAN}", lambda: self._session.set(**{setting: none}))
+        return plain_button(f"✕ {text}", f"Remove: {text}. {_THEN_PLAN}", lambda: self._session.set(**{setting: none}))
 
     def _button(self, constraint: SpecConstraint) -> Button:
         text = printable(str(constraint))
-        return _button(
+        return plain_button(
             f"✕ {text}", f"Remove: {text}. {_THEN_PLAN}", lambda: self._session.remove_constraints(constraint)
         )
-
-
-def _button(text: str, hint: str, press: Callable[[], None]) -> Button:
-    button = Button(press, description=text, hint=hint)
-    button.add_class("alpa-plain")
-    return button
 
 
 def _spec_choices(regrets: Regrets) -> list[list[str]]:

@@ -1,14 +1,10 @@
 """The row of buttons at the top: undo and redo, pin, tables, lessons, open, reset, copy, and a menu of exports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore_widgets.elements.fields import Toolbar
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import State
 
 BUTTONS = [
     ["undo", "Undo", "Take back changed settings, or show the plan that was viewed before"],

@@ -14,6 +14,7 @@ from alpa_explore.accuracy.error_band import usable_bytes
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan_bands_sentence, tight, time_with_band
@@ -24,11 +25,10 @@ from alpa_explore.sharding.rules.attention import HEAVY
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.settings import SCALED_SETTINGS
+from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.state import State
 
 _TONES = {1: ("better", "better"), -1: ("worse", "worse"), 0: ("quiet", "")}
 """Tone of a change -> (the end of its CSS class, word)."""
@@ -56,7 +56,7 @@ class VerdictPanel:
             return
         guess = estimated_seconds(state)
         stale = " alpa-stale" if guess is None and (state.out_of_date or state.fault) else ""
-        scaling = None if state.scaling is None else state.scaling.scaling
+        scaling = None if state.scaling is None else state.scaling.found
         prices = {} if scaling is None else dict(scaling.prices)
         said = (plan, state.pinned, prices, estimate_words(state), guess)
         if any(a is not b and (hasattr(a, "costs") or a != b) for a, b in zip(said, self._said, strict=True)):
@@ -71,11 +71,11 @@ class VerdictPanel:
     def _best(self, state: State, plan: Plan) -> str:
         """The best layouts of the plan's model, cluster and batch, once they are priced."""
         asked = None if state.layouts is None else state.layouts.question
-        if state.layouts is None or state.layouts.layouts is None or state.plan_settings is None or asked is None:
+        if state.layouts is None or state.layouts.found is None or state.plan_settings is None or asked is None:
             return ""
         if replace(question_of(state.plan_settings), global_batch=asked.global_batch) != asked:
             return ""
-        layouts = state.layouts.layouts
+        layouts = state.layouts.found
         if self._beside[0] is not plan or self._beside[1] is not layouts:
             self._beside = plan, layouts, best_html(layouts, plan)
         return self._beside[2]

@@ -6,20 +6,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.formulations.comparison import Comparison
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
-    from alpa_explore.cluster import Cluster
-    from alpa_explore.execution.progress import ProgressCallback
-    from alpa_explore.formulations.comparison import Comparison
-    from alpa_explore.graph import TrainingGraph
     from alpa_explore.planner.fitting import FittingCluster
-    from alpa_explore.planner.request import PlanRequest
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.drift import Drift
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
     from alpa_explore.uniform_layouts.scaling import Scaling
 
 
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """The function `name` of a module of alpa_explore, which is imported on the first call."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(f"alpa_explore.{module}"), name)(*arguments, **options)
+
+    return call
+
+
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
     from alpa_explore.models.catalog import entry
     from alpa_explore.planner.microbatch_graph import microbatch_graph
@@ -36,6 +46,18 @@ def _capture(name: str, microbatch: int, precision: str | None = None) -> Traini
 
     count = entry(name).global_batch // microbatch
     return microbatch_graph(name, count, precision=precision, store=solve_cache())
+
+
+def _dry_run(plan: Plan, **launch_arguments: Any) -> dict[str, Any]:
+    from alpa_explore.runtime.launch import describe_run, request_of
+
+    return describe_run(request_of(plan, **launch_arguments))
+
+
+def _better_plan(plan: Plan, drift: Drift, *, cancel: threading.Event) -> BetterPlan:
+    from alpa_explore.questions.better_plan import better_plan
+
+    return better_plan(plan, drift.cluster, cancel=cancel)
 
 
 class KnownPlans:
@@ -139,12 +161,6 @@ def _replan(
         return replace(reprice(known, cluster), basis=plan)
 
 
-def _baseline(*arguments: Any, **options: Any) -> Plan:
-    from alpa_explore.baselines.baseline import baseline
-
-    return baseline(*arguments, **options)
-
-
 def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
     """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
@@ -169,42 +185,6 @@ def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
         inverse_b=1 / plan.options.num_microbatches,
     )
     return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS, **reports)
-
-
-def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
-    from alpa_explore.questions.what_if import regrets
-
-    return regrets(plan, stage, operator)
-
-
-def _check_run(plan: Plan, **launch_arguments: Any) -> None:
-    from alpa_explore.runtime.launch import request_of
-
-    request_of(plan, **launch_arguments)
-
-
-def _dry_run(plan: Plan, **launch_arguments: Any) -> dict[str, Any]:
-    from alpa_explore.runtime.launch import describe_run, request_of
-
-    return describe_run(request_of(plan, **launch_arguments))
-
-
-def _launch(plan: Plan, **launch_arguments: Any) -> Run:
-    from alpa_explore.runtime.launch import launch
-
-    return launch(plan, **launch_arguments)
-
-
-def _better_plan(plan: Plan, drift: Drift, *, cancel: threading.Event) -> BetterPlan:
-    from alpa_explore.questions.better_plan import better_plan
-
-    return better_plan(plan, drift.cluster, cancel=cancel)
-
-
-def _attach(address: str, **options: Any) -> Attached:
-    from alpa_explore.attached.attach import attach
-
-    return attach(address, **options)
 
 
 def _fit_request(graph: TrainingGraph, cluster: Cluster, options: dict[str, Any]) -> PlanRequest:
@@ -240,10 +220,12 @@ def _layouts(*arguments: Any, **options: Any) -> tuple[Layouts, tuple[MeasuredLa
     return found, measured_beside(found)
 
 
-def _scaling(*arguments: Any, **options: Any) -> Scaling:
-    from alpa_explore.uniform_layouts.scaling import scaling
-
-    return scaling(*arguments, **options)
+_baseline = _late("baselines.baseline", "baseline")
+_scaling = _late("uniform_layouts.scaling", "scaling")
+_regrets = _late("questions.what_if", "regrets")
+_check_run = _late("runtime.launch", "request_of")
+_launch = _late("runtime.launch", "launch")
+_attach = _late("attached.attach", "attach")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,8 +250,8 @@ class Backend:
     formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> the cost of each of its strategies."""
-    check_run: Callable[..., None] = _check_run
-    """(plan, arguments of `ax.launch`) -> None if the plan can run; raises the reason otherwise."""
+    check_run: Callable[..., object] = _check_run
+    """(plan, arguments of `ax.launch`); raises the reason where the plan cannot run."""
     dry_run: Callable[..., dict[str, Any]] = _dry_run
     """The same arguments -> a description of the lowered and checked program."""
     launch: Callable[..., Run] = _launch

@@ -1,8 +1,6 @@
 """Background threads that take one job at a time: `NewestWins` drops jobs that a newer one replaces, `EachInTurn` runs
 them all."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

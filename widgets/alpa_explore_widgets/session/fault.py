@@ -1,7 +1,5 @@
 """An error as the explorer shows it: what failed, what was found, what to do about it, and offers to do so."""
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import dataclass
 from typing import Any

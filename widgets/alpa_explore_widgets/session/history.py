@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,19 +1,15 @@
 """Levers: single changes of the settings of a plan, free ones and those that buy hardware, each to be planned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore.cluster.precisions import LOW_TENSORS, RECIPES, recipe_of, runs
+from alpa_explore.plans.plan import Plan
 from alpa_explore.questions.explain import COMPUTE, UNKNOWN, limits, mean_parts, time_parts
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings, is_mixture
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.sources import Sources
 
 _NETWORK, _LINKS, _MEMORY = "the network between nodes", "links inside a node", "memory of a device"
 """Names of limits in `questions.explain`."""

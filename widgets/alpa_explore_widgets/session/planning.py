@@ -5,35 +5,30 @@ The whole planner runs for the settings of the controls (its plan is shown), or 
 its own where the newest request wins, and reports in the state.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError, CancelledError, InfeasiblePlanError
+from alpa_explore.execution.progress import Progress
 from alpa_explore.figures.keys import valid_key
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tried import NoPlan, reason_of
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.questions import FitSearch
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, REPRICED_SETTINGS, Settings
-
-if TYPE_CHECKING:
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.backend import Backend
-    from alpa_explore_widgets.session.sources import Sources
-    from alpa_explore_widgets.session.state import StateStore
-
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import StateStore
 
 PASSES = {
     "composition": "Solving the sharding problems of each logical mesh",

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
+from alpa_explore.execution.progress import Progress
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import StateStore
 from alpa_explore_widgets.session.training_run import Attachment, RunCheck, RunSettings, TrainingRun
 
 if TYPE_CHECKING:
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.run import Run
-    from alpa_explore_widgets.session.backend import Backend
-    from alpa_explore_widgets.session.sources import Sources
-    from alpa_explore_widgets.session.state import StateStore
 
 _FAILED = "The run failed"
 

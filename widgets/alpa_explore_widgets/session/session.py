@@ -1,24 +1,23 @@
 """The actions of a user: each method changes the state or starts work in the background, and returns at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from alpa_explore.baselines.layout import BASELINE
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
+from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.changes import settings_of_change
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
-from alpa_explore_widgets.session.asking.questions import Comparisons
+from alpa_explore_widgets.session.asking.questions import Comparisons, settings_of_change
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
-from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.fault import Offer, fault_of
+from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.levers import Lever, levers
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
@@ -34,11 +33,6 @@ from alpa_explore_widgets.session.settings import (
 )
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.fault import Offer
-    from alpa_explore_widgets.session.history import History
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
@@ -220,12 +214,12 @@ class Session:
         """Plan the uniform layout of this rank among those on screen, as a baseline."""
         with self.store.lock:
             answer = self.store.state.layouts
-            if answer is None or answer.layouts is None or not 0 < rank <= len(answer.layouts.ranked):
+            if answer is None or answer.found is None or not 0 < rank <= len(answer.found.ranked):
                 return
             if answer.question != question_of(self.store.state.settings):
                 self.store.change(activity="The layouts are those of other settings: press Price layouts first.")
                 return
-            row = answer.layouts.ranked[rank - 1]
+            row = answer.found.ranked[rank - 1]
             layout = row.layout
             self._set_for_plan(
                 microbatch=layout.samples,
@@ -366,8 +360,8 @@ class Session:
             self.planning.replans,
             self.planning.fit.worker,
             self.comparisons.worker,
-            self.layouts.layouts,
-            self.layouts.scaling,
+            self.layouts.layouts.worker,
+            self.layouts.scaling.worker,
             self._queries,
             self._files,
         )

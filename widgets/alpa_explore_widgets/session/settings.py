@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.precisions import precision_name
 from alpa_explore.inter_op.options import AUTO, PipelineOptions, phrases
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.models import catalog
 from alpa_explore.planner.request import in_its_mode
+from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
-
-if TYPE_CHECKING:
-    from alpa_explore.cluster import Cluster
-    from alpa_explore.plans.plan import Plan
 
 MODEL_SETTINGS = (
     "microbatch",

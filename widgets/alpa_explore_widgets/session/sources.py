@@ -1,10 +1,8 @@
 """Models and clusters: those of the catalogue and the presets, and those that the user gave to `explore`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.precisions import LOW_TENSORS, RECIPES, precision_name, tensors_of
@@ -12,12 +10,9 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
 from alpa_explore.models import CatalogEntry, catalog
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.settings import cluster_text, device_setting, is_mixture
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import MODEL_SETTINGS, Settings, cluster_text, device_setting, is_mixture
 
 _FAMILIES = {
     "gpt": "GPT",
@@ -230,20 +225,8 @@ class Sources:
     def model_defaults(self, model: str) -> dict[str, Any]:
         """The settings that do not carry over to another model (`MODEL_SETTINGS`), at their defaults for `model`."""
         microbatch, num_microbatches = self.initial_batch(model, None)
-        return {
-            "microbatch": microbatch,
-            "num_microbatches": num_microbatches,
-            "num_layers": None,
-            "rematerialization": None,
-            "precision": None,
-            "sequence": None,
-            "expert_imbalance": 1.0,
-            "spec_constraints": (),
-            "boundaries": (),
-            "cuts": (),
-            "num_stages": None,
-            "stage_submeshes": (),
-        }
+        defaults = {field.name: field.default for field in fields(Settings) if field.name in MODEL_SETTINGS}
+        return defaults | {"microbatch": microbatch, "num_microbatches": num_microbatches, "num_layers": None}
 
     def default_sequence(self, model: str) -> int | None:
         """Tokens of a sample; None where the model has no such setting."""

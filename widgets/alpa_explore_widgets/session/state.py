@@ -5,22 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from alpa_explore.execution.progress import Progress
+from alpa_explore.formulations.comparison import Comparison
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore_widgets.session.fault import Fault, Offers
 from alpa_explore_widgets.session.history import History
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
 
 if TYPE_CHECKING:
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.formulations.comparison import Comparison
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
-    from alpa_explore.uniform_layouts.ranking import Layouts
-    from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.fault import Fault, Offers
-    from alpa_explore_widgets.session.settings import Settings
-    from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,20 +52,6 @@ class LayoutQuestion:
         return f"{self.model} on {where}, global batch {self.global_batch:,}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LayoutsAnswer:
-    """The layouts of the last question."""
-
-    question: LayoutQuestion
-    layouts: Layouts | None = None
-    """None before any is known."""
-    measured: tuple[MeasuredLayout, ...] = ()
-    running: bool = False
-    progress: Progress | None = None
-    fault: Fault | None = None
-    """Why there is no answer."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingQuestion:
     """What decides on the best layouts on other clusters; prices do not."""
@@ -81,15 +65,21 @@ class ScalingQuestion:
     precision: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScalingAnswer:
-    """The points of the last question."""
+Question = TypeVar("Question", LayoutQuestion, ScalingQuestion)
 
-    question: ScalingQuestion
-    scaling: Scaling | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer(Generic[Question]):
+    """The answer to the last question about layouts, or the part of it that is known."""
+
+    question: Question
+    found: Any = None
+    """`Layouts`, or `Scaling`; None before any is known."""
+    measured: tuple[MeasuredLayout, ...] = ()
     running: bool = False
     progress: Progress | None = None
     fault: Fault | None = None
+    """Why there is no answer."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,9 +121,9 @@ class State:
     """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
-    layouts: LayoutsAnswer | None = None
+    layouts: Answer[LayoutQuestion] | None = None
     """The uniform layouts that were asked for last; None before the first question."""
-    scaling: ScalingAnswer | None = None
+    scaling: Answer[ScalingQuestion] | None = None
     """The best of them on other clusters."""
     attachment: Attachment | None = None
     """The hosts that were attached last, or are being attached."""

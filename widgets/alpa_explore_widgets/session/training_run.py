@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from alpa_explore.cluster import Cluster
+from alpa_explore.execution.progress import Progress
+from alpa_explore.plans.plan import Plan
+from alpa_explore_widgets.session.fault import Fault
 
+if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
-    from alpa_explore.cluster import Cluster
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.runtime.attempts import Retry
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport
-    from alpa_explore_widgets.session.fault import Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Limits and delays of a session. None changes a plan. Where no reason is given: set by hand, not measured."""
 
-from __future__ import annotations
-
 REPORT_SECONDS = 0.1
 """Least time between two progress reports that are shown: each is a message to the browser."""
 POLL_SECONDS = 0.25

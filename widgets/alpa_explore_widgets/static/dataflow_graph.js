@@ -20,6 +20,8 @@ function sideways([start, end]) {
   return `M${start.x} ${start.y}C${middle} ${start.y} ${middle} ${end.y} ${end.x} ${end.y}`;
 }
 
+const HEIGHTS = [240, 900]; // of the graph
+
 function render({ model, el }) {
   el.classList.add("alpa-flow");
   const bar = html("div", "alpa-flow-bar");
@@ -439,12 +441,20 @@ function render({ model, el }) {
     followSelection();
     return undefined;
   });
+  // As high as the window has room for, with the detail below it.
+  const setHeight = () => {
+    if (!el.clientWidth || !el.closest(".alpa-explorer")) return;
+    const room = roomBelow(view) - detail.offsetHeight;
+    view.style.height = `${Math.min(Math.max(room, HEIGHTS[0]), HEIGHTS[1])}px`;
+  };
   const watcher = new ResizeObserver(() => {
+    setHeight();
     if (!el.clientWidth || !outdated) return;
     draw();
     followSelection();
   });
-  watcher.observe(el);
+  for (const watched of [el, detail]) watcher.observe(watched);
+  addEventListener("resize", setHeight);
   const setName = () => view.firstElementChild?.setAttribute("aria-label", model.get("label"));
   const setWaiting = () => (el.dataset.waiting = model.get("waiting"));
   const showBusy = () => {
@@ -459,6 +469,7 @@ function render({ model, el }) {
     newest += 1;
     stop();
     watcher.disconnect();
+    removeEventListener("resize", setHeight);
     removeEventListener("pointermove", onMove);
     removeEventListener("pointerup", onUp);
   };

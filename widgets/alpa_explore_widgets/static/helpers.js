@@ -51,6 +51,16 @@ function takeMessages({ model }) {
   anyModel._handle_comm_msg.call(widget, empty).catch(() => widget.comm?.send({ method: "request_state" }));
 }
 
+// The pixels of the window, and those from an element to its end where the explorer, or a short cell, begins at its top and the
+// strip has its place.
+const STRIP_PIXELS = 84, CODE_SHARE = 0.2;
+const pageHeight = (el) => el.closest(".jp-WindowedPanel-outer, .jp-Notebook")?.clientHeight ?? innerHeight;
+function roomBelow(el) {
+  const page = pageHeight(el), top = el.closest(".alpa-explorer").getBoundingClientRect().top;
+  const code = top - (el.closest(".jp-Cell")?.getBoundingClientRect().top ?? top);
+  return page - (el.getBoundingClientRect().top - top) - (code < CODE_SHARE * page ? code : 0) - STRIP_PIXELS;
+}
+
 // Adds handlers {event: function}; returns the function that removes them.
 function listen(model, handlers) {
   for (const [event, handler] of Object.entries(handlers)) model.on(event, handler);

@@ -8,7 +8,7 @@ const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
-const STRIP_PIXELS = 84, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, SMALL_PIXELS = 380, HEIGHTS = [0.72, 1.7]; // below a figure, a short cell above it; least and most of its own height
+const BELOW_SHARE = 0.3, SMALL_PIXELS = 360, HEIGHTS = [0.66, 1.7]; // what stands below a figure; least and most of its own height
 const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
@@ -168,12 +168,10 @@ async function render({ model, el }) {
   };
   // As high as the window has room for, within limits. What stands beside the plot keeps its distance from it.
   const heightThatFits = () => {
-    const own = model.get("height"), around = el.closest(".alpa-explorer"), panel = el.closest(".alpa-panel");
-    if (!around || !panel || !figure.data.length || graph.style.transform) return own;
-    const page = el.closest(".jp-WindowedPanel-outer, .jp-Notebook")?.clientHeight ?? innerHeight, box = el.getBoundingClientRect();
-    const below = Math.min(panel.getBoundingClientRect().bottom - box.bottom, BELOW_SHARE * page);
-    const top = around.getBoundingClientRect().top, code = top - (el.closest(".jp-Cell")?.getBoundingClientRect().top ?? top);
-    const room = page - (box.top - top) - (code < CODE_SHARE * page ? code : 0) - below - STRIP_PIXELS;
+    const own = model.get("height"), panel = el.closest(".alpa-explorer .alpa-panel");
+    if (!panel || !figure.data.length || graph.style.transform) return own;
+    const below = panel.getBoundingClientRect().bottom - el.getBoundingClientRect().bottom;
+    const room = roomBelow(el) - Math.min(below, BELOW_SHARE * pageHeight(el));
     return 10 * Math.round(Math.min(Math.max(room, Math.min(own, Math.max(HEIGHTS[0] * own, SMALL_PIXELS))), HEIGHTS[1] * own) / 10);
   };
   const stretched = (layout, margin = layout.margin ?? {}) => {

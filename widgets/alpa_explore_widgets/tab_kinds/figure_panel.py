@@ -1,27 +1,25 @@
 """The base classes of the tabs with a figure of plotly."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import unescape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import ipywidgets as W
 
-from alpa_explore.figures.style import TOOL_PIXELS
+from alpa_explore.figures.keys import key, read_key
+from alpa_explore.figures.style import TOOL_PIXELS, Figure, drawing, finished
+from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.asking.layouts import Asked
+from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tab_kinds.panel import Panel
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.documents import DataflowGraph
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
 
 TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""
@@ -44,7 +42,7 @@ class FigurePanel(Panel):
         super().__init__()
 
     @property
-    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+    def figures(self) -> Sequence[PageFigure]:
         """The one figure."""
         return (self.figure,)
 
@@ -67,7 +65,7 @@ class FigurePanel(Panel):
             f'<p class="alpa-finding" tabindex="0">{title}</p>'  # after the figure, which the page draws meanwhile
         )
 
-    def figure_and_title(self, state: State, theme: str) -> tuple[go.Figure, str]:
+    def figure_and_title(self, state: State, theme: str) -> tuple[Figure, str]:
         """The figure as it is shown, and what is said above it."""
         figure = self.draw(state, theme)
         if figure.layout.uirevision is None:
@@ -85,12 +83,12 @@ class FigurePanel(Panel):
         return plan.model.name, str(plan.cluster)
 
     @abstractmethod
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure; `theme` is 'light' or 'dark'."""
 
 
 class PlanPanel(FigurePanel):
-    """A tab whose figure and table are NAME_figure(plan, theme) and NAME_table(plan) of module NAME (`name`) in a room
+    """A tab whose figure and table are NAME_figure(plan) and NAME_table(plan) of module NAME (`name`) in a room
     of alpa_explore.figures (`room`)."""
 
     name: ClassVar[str]
@@ -106,10 +104,10 @@ class PlanPanel(FigurePanel):
         """What the figure alone takes besides."""
         return {}
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure of the module `name`."""
         arguments = self.arguments(state) | self.figure_arguments(state)
-        figure: go.Figure = self._function("figure")(state.plan, theme=theme, **arguments)
+        figure: Figure = self._function("figure")(state.plan, theme=theme, **arguments)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
@@ -131,16 +129,43 @@ class AskedPanel(FigurePanel):
     started: ClassVar[str]
     """What is said before the first part of an answer."""
 
+    def __init__(self, asked: Asked[Any]) -> None:
+        self.asked = asked
+        super().__init__()
+
     def busy(self, _state: State) -> bool:
         """Never: what comes is added."""
         return False
 
-    def missing(self, answer: LayoutsAnswer | ScalingAnswer | None, theme: str) -> go.Figure:
-        """In place of a figure: why there is none."""
+    def answer(self, state: State) -> Answer[Any] | None:
+        """That on screen."""
+        answer: Answer[Any] | None = getattr(state, self.asked.field)
+        return answer
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """What is known."""
+        answer = self.answer(state)
+        return (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
+
+    def packed(self, state: State, theme: str) -> bytes | None:
+        """The figure for the batch of a state."""
+        answer = self.asked.at(state.settings)
+        changes: dict[str, Any] = {self.asked.field: answer}
+        return None if answer is None else super().packed(replace(state, **changes), theme)
+
+    def draw(self, state: State, theme: str) -> Figure:
+        """The figure of what is known, or why there is none."""
+        answer = self.answer(state)
+        if answer is not None and answer.found is not None:
+            return self.draw_answer(answer, state, theme)
         if answer is not None and answer.fault is not None:
             fault = answer.fault
             return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
         return note_figure(self.started if answer is not None and answer.running else self.nothing, theme)
+
+    @abstractmethod
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """The figure of what is found."""
 
     def show_progress(self, line: W.HTML, html: str) -> None:
         """What is under way; nothing in its place where there is nothing to say."""
@@ -153,16 +178,14 @@ def figure_function(room: str, name: str, kind: str) -> Callable[..., Any]:
     return function
 
 
-def note_figure(text: str, theme: str) -> go.Figure:
+def note_figure(text: str, theme: str) -> Figure:
     """An empty figure with a title: what to do to get a figure."""
-    from alpa_explore.figures.style import finished
-
     axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
     # A zoom of its axes need not be kept.
-    return finished([], text, theme=theme, height=300, uirevision="nothing", **axes)
+    return finished(drawing([], text, height=300, uirevision="nothing", **axes), theme)
 
 
-def lift_title(figure: go.Figure) -> str:
+def lift_title(figure: Figure) -> str:
     """Remove and return the title of a figure: as text of the page above the figure it wraps and can be selected.
 
     The margin for the tool bar is removed as well: on the page it stands beside the figure (`explorer.css`).
@@ -178,3 +201,44 @@ def lift_title(figure: go.Figure) -> str:
             figure.layout.height -= top - new_top
         figure.layout.margin.t = new_top
     return " ".join(lines)
+
+
+class StagePanel(PlanPanel):
+    """Shows the selected stage; choosing another one here selects it in every tab."""
+
+    def __init__(self, select: Callable[[str], None]) -> None:
+        self._select = select
+        super().__init__()
+
+    def controls(self) -> list[W.Widget]:
+        """The choice of the stage."""
+        hint = "The stage that this figure shows. It becomes the selected stage in all tabs."
+        self.stage = choice_field("Stage", hint, {"0": "stage 0"})
+        self.stage.observe(self._stage_chosen, "value")
+        return [self.stage]
+
+    def follow(self, state: State) -> None:
+        """Offer the stages of the plan, and choose the selected one."""
+        assert state.plan is not None, "shown before there was a plan"
+        stages = state.plan.stages
+        selected = read_key(state.selection).get("stage", self.stage.value)
+        with self.stage.hold_sync():
+            texts = {str(s.index): f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)})" for s in stages}
+            self.stage.choices = options(texts)
+            with self.quietly(self.stage, self._stage_chosen):
+                self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """The stage."""
+        return (self.stage.value,)
+
+    def stage_of_rows(self) -> int:
+        """The stage that is shown."""
+        return int(self.stage.value)
+
+    def arguments(self, _state: State) -> dict[str, Any]:
+        """The stage."""
+        return {"stage": self.stage_of_rows()}
+
+    def _stage_chosen(self, change: dict[str, Any]) -> None:
+        self._select(key(stage=int(change["new"])))

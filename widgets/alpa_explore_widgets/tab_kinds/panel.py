@@ -1,27 +1,21 @@
 """The base class of the tabs: a question, and what answers it for the plan on screen."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import ipywidgets as W
 
-from alpa_explore_widgets.elements.fields import Button
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.documents import DataflowGraph
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
-    from alpa_explore_widgets.session.state import State
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.page_widget import PageFigure, box
+from alpa_explore_widgets.session.state import State
 
 
 def css_name(title: str) -> str:
@@ -48,13 +42,10 @@ class Panel(ABC):
 
     def __init__(self) -> None:
         self.finding = W.HTML()
-        controls = W.HBox(self.controls())
-        controls.add_class("alpa-panel-controls")
-        head = W.HBox([self.finding, *([controls] if controls.children else [])])
-        head.add_class("alpa-panel-head")
-        self.widget = W.VBox([head, *self.below(), *self.contents()])
-        self.widget.add_class("alpa-panel")
-        self.widget.add_class(f"alpa-panel-{css_name(self.title)}")
+        controls = self.controls()
+        head = box("alpa-panel-head", self.finding, *([box("alpa-panel-controls", *controls)] if controls else []))
+        css = f"alpa-panel alpa-panel-{css_name(self.title)}"
+        self.widget = box(css, head, *self.below(), *self.contents(), kind=W.VBox)
         self.lock: AbstractContextManager[object] = RLock()
         """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
         self.redrawn: Callable[[], None] = lambda: None
@@ -63,7 +54,7 @@ class Panel(ABC):
         self._drawn: tuple[object, ...] = ()
 
     @property
-    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+    def figures(self) -> Sequence[PageFigure]:
         """The figures of the panel: they get the selection and make it."""
         return ()
 
@@ -83,12 +74,6 @@ class Panel(ABC):
     @abstractmethod
     def contents(self) -> list[W.Widget]:
         """The widgets that answer the question."""
-
-    def button(self, text: str, hint: str, press: Callable[[], None]) -> Button:
-        """A button of the panel."""
-        button = Button(press, description=text, hint=hint)
-        button.add_class("alpa-plain")
-        return button
 
     def plan_of(self, state: State) -> Plan:
         """The plan that is shown."""
@@ -182,3 +167,51 @@ def figure_fault_html(title: str, error: Exception) -> str:
         f"{escape(type(error).__name__)}: {escape(str(error))}</p><p>The others are not affected. This is a fault of "
         f"alpa_explore: please report it.</p><details><summary>Details</summary><pre>{detail}</pre></details></div>"
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tab:
+    """A tab whose panel may not be made yet."""
+
+    kind: type[Panel]
+    """Has title, question and the other texts of the panel."""
+    make: Callable[[], Panel]
+
+
+class PanelList(Sequence["Panel"]):
+    """The panels in the order of the tabs; asking for one makes it. `tabs` are their texts, for which none is made."""
+
+    def __init__(self, tabs: Sequence[Tab], made: Callable[[Panel], None]) -> None:
+        """`made` is called with each panel when it is made."""
+        self.tabs = list(tabs)
+        self._made: dict[Tab, Panel] = {}
+        self._call = made
+
+    @property
+    def made(self) -> Sequence[Panel]:
+        """The panels that are made, in the order in which they were."""
+        return list(self._made.values())
+
+    def at(self, title: str) -> int:
+        """The place of a tab."""
+        return [tab.kind.title for tab in self.tabs].index(title)
+
+    def __len__(self) -> int:
+        return len(self.tabs)
+
+    @overload
+    def __getitem__(self, place: int) -> Panel: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Panel]: ...
+
+    def __getitem__(self, place: int | slice) -> Panel | Sequence[Panel]:
+        if isinstance(place, slice):
+            return [self._panel(tab) for tab in self.tabs[place]]
+        return self._panel(self.tabs[place])
+
+    def _panel(self, tab: Tab) -> Panel:
+        if tab not in self._made:
+            self._made[tab] = tab.make()
+            self._call(self._made[tab])
+        return self._made[tab]

@@ -1,11 +1,11 @@
 """The tabs: title, question, controls. Figures are in alpa_explore.figures.
 
 - overview: four small figures, from the room of that name.
-- The plan: plan_figures (Layers, Cluster, Costs, t_max, Microbatches: one figure, no controls), and a file each for
+- The plan: Layers, Cluster, Costs, t_max and Microbatches (one figure, no controls) are in tab_groups; a file each for
   sharding, frontier (the Memory tab) and timeline.
 - Uniform layouts (Fit & scale, Layouts), which need no plan: the room layouts.
 - Against other plans: what_ifs, why, search, compare, solvers. Against measured runs that were published: accuracy.
-- run: train with the plan; run_status describes the run in words. It ends when it is stopped, when the output of the
+- run: train with the plan, and the run in words. It ends when it is stopped, when the output of the
   explorer is cleared, when its page is left for good, or with the kernel.
 
 To add a tab: a figure in alpa_explore.figures, a class here, a line in tab_groups.py, a lesson in lessons.py. Tabs do

@@ -1,25 +1,20 @@
 """The Accuracy tab: how good the predictions are, from measured training runs that were published."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.accuracy.record import stored_record
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import band_meaning, band_of
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import choice_field
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, figure_function
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 _VIEWS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "time": ("iteration times, every run", "predictions", {"quantity": "seconds"}),
@@ -39,13 +34,11 @@ class AccuracyPanel(FigurePanel):
 
     def controls(self) -> list[W.Widget]:
         """The choice of the view."""
-        self.view = ChoiceField(
-            label="Show",
-            hint="Every run, the errors of each source, how well layouts are chosen, or the kinds of runs that are "
-            "predicted worst.",
-            choices=[[name, text, ""] for name, (text, _, _) in _VIEWS.items()],
-            value="time",
+        hint = (
+            "Every run, the errors of each source, how well layouts are chosen, or the kinds of runs that are "
+            "predicted worst."
         )
+        self.view = choice_field("Show", hint, {name: text for name, (text, _, _) in _VIEWS.items()})
         self.watch(self.view)
         return [self.view]
 
@@ -64,11 +57,11 @@ class AccuracyPanel(FigurePanel):
         """The view."""
         return (self.view.value,)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure of the view."""
         self.details.value = self._details(state)
         _, name, options = _VIEWS[self.view.value]
-        figure: go.Figure = figure_function("accuracy", name, "figure")(stored_record(), theme, **options)
+        figure: Figure = figure_function("accuracy", name, "figure")(stored_record(), theme=theme, **options)
         return figure.update_layout(uirevision=self.view.value)  # each view has a zoom of its own
 
     def rows(self, state: State) -> Sequence[Row]:

@@ -1,23 +1,17 @@
 """The Compare tab: the plan beside the pinned one, or beside another plan of the history."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
 from alpa_explore import units
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.differences import differences
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import choice_field
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 _DEFAULT = ""
 """The choice of the pinned plan, or of the previous one if none is pinned."""
@@ -35,12 +29,8 @@ class ComparePanel(PlanPanel):
 
     def controls(self) -> list[W.Widget]:
         """The choice of the other plan."""
-        self.other = ChoiceField(
-            label="With",
-            hint="The plan to compare with: pin one, or choose one of the history.",
-            choices=[[_DEFAULT, "", ""]],
-            value=_DEFAULT,
-        )
+        hint = "The plan to compare with: pin one, or choose one of the history."
+        self.other = choice_field("With", hint, {_DEFAULT: ""})
         self.watch(self.other)
         return [self.other]
 
@@ -63,12 +53,12 @@ class ComparePanel(PlanPanel):
         """The other plan."""
         return self._other(state)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """The figure of the module `name`; without another plan, a note on how to get one."""
         name, other = self._other(state)
         if other is None:
             return note_figure("There is only one plan: press Pin, then change something.", theme)
-        figure: go.Figure = self._function("figure")(state.plan, other, theme, other_name=name)
+        figure: Figure = self._function("figure")(state.plan, other, theme=theme, other_name=name)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:

@@ -1,24 +1,16 @@
 """The Memory tab."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
-from alpa_explore_widgets.elements.fields import ChoiceField
-from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
-
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import choice_field
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tab_kinds.figure_panel import StagePanel
 
 _TIME, _CHOICES = "time", "choices"
 
@@ -36,12 +28,8 @@ class FrontierPanel(StagePanel):
 
     def controls(self) -> list[W.Widget]:
         """The stage, and what is shown of its memory."""
-        self.view = ChoiceField(
-            label="View",
-            hint="One iteration over time, by part; or the choices for the stage, with their latency and memory.",
-            choices=[[_TIME, "Over time", ""], [_CHOICES, "Choices", ""]],
-            value=_TIME,
-        )
+        hint = "One iteration over time, by part; or the choices for the stage, with their latency and memory."
+        self.view = choice_field("View", hint, {_TIME: "Over time", _CHOICES: "Choices"})
         self.watch(self.view)
         return [*super().controls(), self.view]
 
@@ -49,13 +37,13 @@ class FrontierPanel(StagePanel):
         """The stage and the view."""
         return (*super().depends_on(state), self.view.value)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.timelines.stage_memory`, or `decisions.frontier`."""
         if self.view.value == _CHOICES:
             return super().draw(state, theme)
         from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
 
-        return stage_memory_figure(self.plan_of(state), self.stage_of_rows(), theme)
+        return stage_memory_figure(self.plan_of(state), self.stage_of_rows(), theme=theme)
 
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the view."""

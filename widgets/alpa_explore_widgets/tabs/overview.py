@@ -1,23 +1,17 @@
 """The Overview tab: the plan in four small figures."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
-from alpa_explore.plans.report.tables import stages_table
-from alpa_explore_widgets.elements.linked_view import LinkedView
-from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
+from alpa_explore.plans.report.tables import Row, stages_table
+from alpa_explore_widgets.elements.documents import LinkedView
+from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.overview.cards import overview_html
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.panel import Panel
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 
 class OverviewPanel(Panel):
@@ -32,7 +26,7 @@ class OverviewPanel(Panel):
         super().__init__()
 
     @property
-    def figures(self) -> Sequence[PlotlyFigure | LinkedView]:
+    def figures(self) -> Sequence[PageFigure]:
         """The four figures are one view."""
         return (self.view,)
 

@@ -1,37 +1,36 @@
 """The Run tab: train with the plan, watch and stop the run, and compare measured with predicted times."""
 
-from __future__ import annotations
-
+import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from html import escape
+from typing import Any
 
 import ipywidgets as W
 
-from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore import units
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.phrases import ranges
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.iteration import iteration_phrase
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import TextField, choice_field, options, plain_button, whole_field
+from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
 from alpa_explore_widgets.panels.attached import AttachedPanel
+from alpa_explore_widgets.panels.messages import fault_html
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.training_run import RunSettings
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.training_run import RunCheck, RunSettings, TrainingRun
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
-from alpa_explore_widgets.tabs.run_status import status_html
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
-
-_WHERE = [
-    ["local", "this machine", ""],
-    ["dask", "a Dask cluster", ""],
-    ["torchrun", "a torchrun script", ""],
-    ["slurm", "a Slurm script", ""],
-]
+_WHERE = {"local": "this machine", "dask": "a Dask cluster", "torchrun": "a torchrun script", "slurm": "a Slurm script"}
 _SCRIPTS = ("torchrun", "slurm")
-_DEVICES = [["", "GPUs, else CPU", ""], ["cpu", "CPU processes", ""], ["cuda", "GPUs", ""]]
+_DEVICES = {"": "GPUs, else CPU", "cpu": "CPU processes", "cuda": "GPUs"}
 _STEPS, _MEASURED = "steps", "measured"
-_SHOWN = [[_STEPS, "step by step", ""], [_MEASURED, "task by task", ""]]
+_SHOWN, _BY_TASK = {_STEPS: "step by step"}, {_MEASURED: "task by task"}
 
 
 class RunPanel(FigurePanel):
@@ -56,65 +55,28 @@ class RunPanel(FigurePanel):
 
     def controls(self) -> list[W.Widget]:
         """The settings of a run, and the choice of the figure."""
-        defaults = RunSettings()
-        self.where = ChoiceField(
-            label="Where",
-            hint="Where the processes of the run start, one per device of the plan. For a script, nothing is started.",
-            choices=_WHERE,
-            value=defaults.target,
+        hint = "Where the processes of the run start, one per device of the plan. For a script, nothing is started."
+        self.where = choice_field("Where", hint, _WHERE)
+        hint = "Address of a Dask scheduler, as tcp://host:8786; its workers start the processes."
+        self.scheduler = TextField(label="Scheduler", hint=hint, example="tcp://127.0.0.1:8786")
+        hint = "On GPUs, or on CPU processes: one process per device of the plan."
+        self.device = choice_field("On", hint, _DEVICES)
+        self.steps = whole_field("Steps", "Number of training iterations.", 100_000, RunSettings().steps)
+        hint = "Number of steps after which the state of training is kept, the last two of them; empty for never."
+        self.every = whole_field("Checkpoint every", hint, 100_000, empty="never")
+        hint = (
+            "How often the run goes on from its last checkpoint after the loss of a process, host or link; planned "
+            "again where too few hosts are left. Empty for never."
         )
-        self.scheduler = TextField(
-            label="Scheduler",
-            hint="Address of a Dask scheduler, as tcp://host:8786; its workers start the processes.",
-            example="tcp://127.0.0.1:8786",
+        self.retries = whole_field("Retries", hint, 100, empty="never")
+        set_shown(self.retries, on=False)  # until there are checkpoints
+        hint = (
+            "Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins anew."
         )
-        self.device = ChoiceField(
-            label="On",
-            hint="On GPUs, or on CPU processes: one process per device of the plan.",
-            choices=_DEVICES,
-            value=defaults.device,
-        )
-        self.steps = NumberField(
-            label="Steps",
-            hint="Number of training iterations.",
-            minimum=1,
-            maximum=100_000,
-            whole=True,
-            value=defaults.steps,
-        )
-        self.every = NumberField(
-            label="Checkpoint every",
-            hint="Number of steps after which the state of training is kept, the last two of them; empty for never.",
-            minimum=1,
-            maximum=100_000,
-            whole=True,
-            optional=True,
-            empty="never",
-        )
-        self.retries = NumberField(
-            label="Retries",
-            hint="How often the run goes on from its last checkpoint after the loss of a process, host or link; planned"
-            " again where too few hosts are left. Empty for never.",
-            minimum=1,
-            maximum=100,
-            whole=True,
-            optional=True,
-            empty="never",
-        )
-        self.retries.layout.display = "none"  # until there are checkpoints
-        self.resume = TextField(
-            label="Resume from",
-            hint="Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins"
-            " anew.",
-            example="folder of a run",
-        )
-        self.shown = ChoiceField(
-            label="Shown",
-            hint="Losses and times step by step; when the run is done, also measured and predicted times task by task.",
-            choices=_SHOWN[:1],
-            value=_STEPS,
-        )
-        self.shown.layout.display = "none"  # until there is a choice
+        self.resume = TextField(label="Resume from", hint=hint, example="folder of a run")
+        hint = "Losses and times step by step; when the run is done, also measured and predicted times task by task."
+        self.shown = choice_field("Shown", hint, _SHOWN)
+        set_shown(self.shown, on=False)  # until there is a choice
         where, how = [self.where, self.scheduler, self.device], [self.steps, self.every, self.retries, self.resume]
         fields = [*where, *how, self.shown]
         self.watch(*fields)
@@ -122,31 +84,18 @@ class RunPanel(FigurePanel):
 
     def below(self) -> list[W.Widget]:
         """The buttons and the status of the run."""
-        self.start = self.button(
-            "Start",
-            "Train with the plan on screen for this number of steps",
-            lambda: self._runs.start(self.run_settings()),
-        )
-        self.stop = self.button(
-            "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
-        )
-        self.go_on = self.button(
-            "Resume", "Go on from the last checkpoint of this run, under the plan on screen", self._go_on
-        )
-        self.dry = self.button(
-            "Dry run",
-            "Make the instructions of every rank and check them; nothing is started",
-            lambda: self._runs.check(self.run_settings(), dry=True),
-        )
-        self.change = self.button(
-            "Checkpoint, change the plan, go on",
-            "Write the state of training, stop, and go on from it under the better plan",
-            self._change_plan,
-        )
-        self.change.layout.width = "auto"
-        self.status = W.HTML()
-        row = W.HBox([self.start, self.stop, self.go_on, self.dry, self.change, self.status])
-        row.add_class("alpa-run")
+        hint = "Train with the plan on screen for this number of steps"
+        self.start = plain_button("Start", hint, lambda: self._runs.start(self.run_settings()))
+        hint = "End the run; closing the explorer or its kernel ends it as well"
+        self.stop = plain_button("Stop", hint, self._runs.stop)
+        hint = "Go on from the last checkpoint of this run, under the plan on screen"
+        self.go_on = plain_button("Resume", hint, self._go_on)
+        hint = "Make the instructions of every rank and check them; nothing is started"
+        self.dry = plain_button("Dry run", hint, lambda: self._runs.check(self.run_settings(), dry=True))
+        hint = "Write the state of training, stop, and go on from it under the better plan"
+        self.change = plain_button("Checkpoint, change the plan, go on", hint, self._change_plan)
+        self.change.layout.width, self.status = "auto", W.HTML()
+        row = box("alpa-run", self.start, self.stop, self.go_on, self.dry, self.change, self.status)
         return [self.attached.widget, row]
 
     def _change_plan(self) -> None:
@@ -185,9 +134,9 @@ class RunPanel(FigurePanel):
         """Update the buttons and the status; check the plan if it or the settings are new."""
         self.attached.show(state)
         settings, run = self.run_settings(), state.run
-        self.scheduler.layout.display = "" if settings.target == "dask" else "none"
+        set_shown(self.scheduler, on=settings.target == "dask")
         can_retry = settings.checkpoint_every and settings.target not in _SCRIPTS
-        self.retries.layout.display = "" if can_retry else "none"
+        set_shown(self.retries, on=bool(can_retry))
         if (state.plan, settings) != self._checked and not settings.check_is_remote:
             self._checked = (state.plan, settings)
             self._runs.check(settings)
@@ -199,12 +148,12 @@ class RunPanel(FigurePanel):
         count = f"{settings.steps:,} {'step' if settings.steps == 1 else 'steps'}"
         self.start.description = f"Write a script of {count}" if settings.target in _SCRIPTS else f"Start {count}"
         self.start.disabled = running or (check is not None and check.fault is not None)
-        (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
+        set_class(self.start, "alpa-call", on=not (self.start.disabled or run))
         can_resume = run is not None and run.can_resume
-        self.go_on.layout.display = "" if can_resume else "none"
-        (self.go_on.add_class if can_resume else self.go_on.remove_class)("alpa-call")
+        set_shown(self.go_on, on=can_resume)
+        set_class(self.go_on, "alpa-call", on=can_resume)
         self.stop.disabled = run is None or run.finished or run.stopping
-        self.change.layout.display = "" if run is not None and (run.can_change or run.changing) else "none"
+        set_shown(self.change, on=run is not None and (run.can_change or run.changing))
         self.change.disabled = run is None or not run.can_change
         self.dry.disabled = check is not None and check.busy
         self.status.value = status_html(state, check)
@@ -212,9 +161,9 @@ class RunPanel(FigurePanel):
         if measured is not self._measured:
             self._measured = measured
             with self.quietly(self.shown):
-                self.shown.choices = _SHOWN if measured is not None else _SHOWN[:1]
+                self.shown.choices = options(_SHOWN | ({} if measured is None else _BY_TASK))
                 self.shown.value = _MEASURED if measured is not None else _STEPS
-            self.shown.layout.display = "" if measured is not None else "none"
+            set_shown(self.shown, on=measured is not None)
 
     def plan_of(self, state: State) -> Plan:
         """The plan of the run, which may differ from the one on screen."""
@@ -228,10 +177,12 @@ class RunPanel(FigurePanel):
         """The run, of what it is, the chosen figure, and whether Start can be pressed."""
         return (state.run, self.subject(state), self.shown.value, self.start.disabled)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.runs.steps` and `run`; before the first run, a note on how to start one."""
-        from alpa_explore.figures.runs.run import run_figure  # late: plotly takes seconds to import
-        from alpa_explore.figures.runs.steps import steps_figure
+    def draw(self, state: State, theme: str) -> Figure:
+        """See `alpa_explore.figures.runs`; before the first run, a note on how to start one."""
+        from alpa_explore.figures.runs import (
+            run_figure,  # late: plotly takes seconds to import
+            steps_figure,
+        )
 
         run = state.run
         if run is None:
@@ -239,7 +190,7 @@ class RunPanel(FigurePanel):
         if not run.predicted_seconds:
             return note_figure("The run has not begun.", theme)
         if self.shown.value == _MEASURED and run.measured is not None:
-            return run_figure(run.measured, theme).update_layout(uirevision=f"{run.folder} by task")
+            return run_figure(run.measured, theme=theme).update_layout(uirevision=f"{run.folder} by task")
         figure = steps_figure(
             run.plan, steps=run.steps, total=run.settings.steps, predicted_seconds=run.predicted_seconds, theme=theme
         )
@@ -247,8 +198,7 @@ class RunPanel(FigurePanel):
 
     def rows(self, state: State) -> Sequence[Row]:
         """One row per step; for measured times, one row per kind of task and stage, and one per rank."""
-        from alpa_explore.figures.runs.run import run_rows
-        from alpa_explore.figures.runs.steps import steps_table
+        from alpa_explore.figures.runs import run_rows, steps_table
 
         run = state.run
         if run is None:
@@ -256,3 +206,133 @@ class RunPanel(FigurePanel):
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_rows(run.measured)
         return steps_table(run.steps, run.predicted_seconds)
+
+
+def status_html(state: State, check: RunCheck | None) -> str:
+    """The status as HTML; `check` is that of the plan on screen with the chosen settings, None if there is none."""
+    run = state.run
+    parts = [] if run is None else [_run(run), _retries(run), _drift(run), _plan_of_run(run, state)]
+    if run is None or run.finished:
+        parts.append(_check(check, first=run is None))
+    return f'<div class="alpa-run-status" role="status">{"".join(parts)}</div>'
+
+
+def _run(run: TrainingRun) -> str:
+    count = run.first_step + len(run.steps)
+    done, total = f"{count:,}", f"{run.settings.steps:,}"
+    logs = f" Logs: <code>{escape(str(run.folder))}</code>."
+    if run.fault is not None:
+        steps = f"{done} of {total} steps were done{_kept(run)}." if run.steps else ""
+        return fault_html(run.fault, steps, details="The end of its log", unfolded=True)
+    shared_cores = _shared_cores(run.plan, run.settings.target, run.measured.device if run.measured is not None else "")
+    bar = f'<progress aria-label="Steps" max="{run.settings.steps}" value="{count}"></progress>'
+    loss = f", loss {run.steps[-1].loss:.6g}" if run.steps else ""
+    sentences = {
+        "preparing": "preparing the program of each rank…",
+        "running": f"{bar} {done} of {total} steps{_kept(run)}{loss}",
+        "done": f"Done: {total} {'step' if run.settings.steps == 1 else 'steps'}.{shared_cores}{logs}",
+        "stopped": f"Stopped after {done} of {total} steps{_kept(run)}.{logs}",
+        "written": _script(run),
+    }
+    stopping = run.stopping and not run.finished
+    sentence = f"stopping after {done} of {total} steps…" if stopping else sentences[run.state]
+    data = " The data are its example inputs, in another order at each step." if run.trains_user_module else ""
+    if run.changing:
+        sentence = f"{bar} {done} of {total} steps; writing a checkpoint, after which the better plan takes over…"
+    changed = f" This plan took over after step {run.changed_at:,}." if run.changed_at else ""
+    return f"<p>{sentence}{changed}{data}</p>"
+
+
+def _retries(run: TrainingRun) -> str:
+    """A line for each attempt after which the run went on; the reason of a failure comes from a log."""
+    lines = [f"<li>Passed over: {escape(why)}</li>" for why in run.passed_over]
+    for retry in run.retries:
+        lost = "1 step was" if retry.lost_steps == 1 else f"{retry.lost_steps or 'no'} steps were"
+        where = f", {retry.where}" if retry.where else ""
+        lines.append(
+            f"<li>Attempt {retry.attempt} {retry.ending}: {escape(retry.reason)} It went on from step "
+            f"{retry.first_step:,} ({lost} lost){escape(where)}.</li>"
+        )
+    return f'<ol class="alpa-retries">{"".join(lines)}</ol>' if lines else ""
+
+
+def _drift(run: TrainingRun) -> str:
+    """What runs otherwise than predicted, and the plan that would be better."""
+    if run.drift is None or not run.drift.lines or run.state == "failed":
+        return ""
+    lines = "; ".join(run.drift.lines)
+    better = "" if run.better is None else f"; with that {run.better}"
+    return f'<p class="alpa-drift">{escape(lines[0].upper() + lines[1:] + better)}.</p>'
+
+
+def _kept(run: TrainingRun) -> str:
+    """What is known of its checkpoints."""
+    resumed = f", resumed after step {run.first_step:,}" if run.first_step else ""
+    return resumed + (f", the last checkpoint is of step {run.kept_step:,}" if run.kept_step else "")
+
+
+def _script(run: TrainingRun) -> str:
+    slurm = run.settings.target == "slurm"
+    script = f"{run.folder}/{'slurm.sh' if slurm else 'run.sh'}"
+    command = f"{'sbatch' if slurm else 'bash'} {shlex.quote(script)}"
+    compare = f"alpa-explore compare-run {shlex.quote(str(run.folder))}"
+    return (
+        f"The script is written, nothing was started. Run it: <code>{escape(command)}</code>, then "
+        f"<code>{escape(compare)}</code>."
+    )
+
+
+def _plan_of_run(run: TrainingRun, state: State) -> str:
+    """A remark if the run's plan is not the one on screen."""
+    if run.plan is state.plan:
+        return ""
+    positions = [position for position, plan in enumerate(state.history.plans) if plan is run.plan]
+    button = f'<button type="button" data-alpa-key="{key(plan=positions[-1])}">Show it</button>' if positions else ""
+    return f"<p>This run is of another plan than the one above: {escape(_plan_phrase(run.plan))}. {button}</p>"
+
+
+def _check(check: RunCheck | None, *, first: bool) -> str:
+    if check is None:
+        return ""
+    if check.fault is not None:
+        return fault_html(check.fault)
+    if check.busy:
+        return "<p>checking…</p>" if first else ""
+    if check.program is not None:
+        return f"<p>{_program(check.program, check.plan)}</p>"
+    if not first:
+        return ""
+    count = _rank_count(check.plan)
+    ready = f"Ready: {_plan_phrase(check.plan)} needs {count} {'rank' if count == 1 else 'ranks'}."
+    return f"<p>{escape(ready)}{_shared_cores(check.plan, check.settings.target, check.settings.device)}</p>"
+
+
+def _program(document: dict[str, Any], plan: Plan) -> str:
+    stages = "; ".join(
+        f"stage {k} on rank{'s' * (len(ranks) != 1)} {ranges(ranks)}" for k, ranks in enumerate(document["stages"])
+    )
+    time = iteration_time(plan)
+    seconds = units.seconds(plan.predicted.iteration_seconds) if time is None else iteration_phrase(time)
+    return (
+        f"Checked, nothing started: {document['instructions']:,} instructions under "
+        f"{escape(document['schedule'])}, {stages}; predicted time of a step: {seconds}."
+    )
+
+
+def _shared_cores(plan: Plan, target: str, device: str) -> str:
+    """A remark if the ranks of a run on CPUs have to share cores."""
+    cores = os.cpu_count() or 1
+    shared = target == "local" and device == "cpu" and _rank_count(plan) > cores
+    return f" {_rank_count(plan)} ranks share {cores} cores here." if shared else ""
+
+
+def _rank_count(plan: Plan) -> int:
+    return sum(len(stage.devices) for stage in plan.stages)
+
+
+def _plan_phrase(plan: Plan) -> str:
+    count = len(plan.stages)
+    return (
+        f"{plan.model.name} on {plan.cluster}, {count} {'stage' if count == 1 else 'stages'}, "
+        f"B = {plan.options.num_microbatches:,}, {plan.options.pipeline.schedule}"
+    )

@@ -1,16 +1,13 @@
 """The Search tab: the plans of the history, with buttons that try more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
+from alpa_explore_widgets.elements.fields import plain_button
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    from alpa_explore_widgets.session.state import State
 
 
 class SearchPanel(PlanPanel):
@@ -27,8 +24,8 @@ class SearchPanel(PlanPanel):
     def controls(self) -> list[W.Widget]:
         """The buttons."""
         return [
-            self.button("Try settings", "Plan each change of Why that needs no other hardware", self._try_settings),
-            self.button(
+            plain_button("Try settings", "Plan each change of Why that needs no other hardware", self._try_settings),
+            plain_button(
                 "Try baselines", "Data parallel, ZeRO-3, Megatron, … on the same model and cluster", self._try_baselines
             ),
         ]

@@ -1,26 +1,20 @@
 """The Sharding tab, with the spec constraints of the selected operator."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.elements.documents import DataflowGraph
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import choice_field
+from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.panels.spec_constraints import ConstraintControls
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
-    from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tab_kinds.figure_panel import StagePanel
 
 CONTEXT_OPERATORS = 12
 """Operators shown before and after the selected one; set by hand."""
@@ -52,7 +46,7 @@ class ShardingPanel(StagePanel):
         self.widget.children = (head, *rest)
 
     @property
-    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+    def figures(self) -> Sequence[PageFigure]:
         """The matrix and the graph."""
         return (self.figure, self.graph)
 
@@ -63,12 +57,8 @@ class ShardingPanel(StagePanel):
     def controls(self) -> list[W.Widget]:
         """The choice of the stage; beside it the spec constraints of the selected operator, or how to get them. The
         choice of the view stands beside the question."""
-        self.view = ChoiceField(
-            label="View",
-            hint="The operators as a graph in the order of the data, or as a matrix of their specs.",
-            choices=[[_GRAPH, "Graph", ""], [_MATRIX, "Matrix", ""]],
-            value=_GRAPH,
-        )
+        hint = "The operators as a graph in the order of the data, or as a matrix of their specs."
+        self.view = choice_field("View", hint, {_GRAPH: "Graph", _MATRIX: "Matrix"})
         self.watch(self.view)
         self.hint = W.HTML('<p class="alpa-question">Click an operator to pin or forbid its spec.</p>')
         return [*super().controls(), self.hint, self.spec_constraints.widget]

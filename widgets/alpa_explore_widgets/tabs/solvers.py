@@ -1,22 +1,17 @@
 """The Solvers tab: the first layer of the selected stage, solved by every formulation on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
+from alpa_explore.execution.progress import Progress
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.execution.progress import Progress
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 
 class SolversPanel(PlanPanel):
@@ -33,8 +28,8 @@ class SolversPanel(PlanPanel):
     def controls(self) -> list[W.Widget]:
         """The buttons."""
         hint = "Solve the first layer of the selected stage by each formulation; takes from seconds to a minute"
-        self.compare = self.button("Compare", hint, self._compare)
-        self.cancel = self.button("Cancel", "Start no further formulation; those that are done stay", self._cancel)
+        self.compare = plain_button("Compare", hint, self._compare)
+        self.cancel = plain_button("Cancel", "Start no further formulation; those that are done stay", self._cancel)
         return [self.compare, self.cancel]
 
     def below(self) -> list[W.Widget]:
@@ -55,10 +50,10 @@ class SolversPanel(PlanPanel):
         """The last comparison."""
         return (state.comparison,)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> Figure:
         """See `alpa_explore.figures.comparisons.solvers`; before the first comparison, a note on how to get one."""
         if state.comparison is not None:
-            figure: go.Figure = self._function("figure")(state.comparison, theme=theme)
+            figure: Figure = self._function("figure")(state.comparison, theme=theme)
             return figure
         return note_figure("No comparison yet: press Compare.", theme)
 

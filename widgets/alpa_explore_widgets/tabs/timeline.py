@@ -1,30 +1,25 @@
 """The Timeline tab: one schedule or two, and the part of the iteration that is shown."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import ipywidgets as W
 
+from alpa_explore.figures.timelines.parts import Window
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.elements.documents import TimelinePlayer
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
-if TYPE_CHECKING:
-    from alpa_explore.figures.timelines.parts import Window
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import State
-
 _NONE = "none"
-_WINDOWS = [
-    ["parts", "warm-up, steady, drain", ""],
-    ["whole", "the whole iteration", ""],
-    ["start", "its start", ""],
-    ["middle", "its middle", ""],
-    ["end", "its end", ""],
-]
+_WINDOWS = {
+    "parts": "warm-up, steady, drain",
+    "whole": "the whole iteration",
+    "start": "its start",
+    "middle": "its middle",
+    "end": "its end",
+}
 _DRAGGED = "dragged"
-_DRAGGED_WINDOW = [_DRAGGED, "a part, dragged below", ""]
 
 
 class TimelinePanel(PlanPanel):
@@ -37,21 +32,10 @@ class TimelinePanel(PlanPanel):
     def controls(self) -> list[W.Widget]:
         """The schedule, a second one, and the part of the iteration."""
         self._offered: Plan | None = None
-        self.schedule = ChoiceField(
-            label="Schedule", hint="The order of the tasks.", choices=[["1f1b", "1f1b", ""]], value="1f1b"
-        )
-        self.beside = ChoiceField(
-            label="Beside it",
-            hint="A second schedule on the same time axis.",
-            choices=[[_NONE, "none", ""]],
-            value=_NONE,
-        )
-        self.window = ChoiceField(
-            label="Shown",
-            hint="The part of the iteration that is drawn. Drag across the strip at the bottom to choose another one.",
-            choices=_WINDOWS,
-            value=_WINDOWS[0][0],
-        )
+        self.schedule = choice_field("Schedule", "The order of the tasks.", {"1f1b": "1f1b"})
+        self.beside = choice_field("Beside it", "A second schedule on the same time axis.", {_NONE: "none"})
+        hint = "The part of the iteration that is drawn. Drag across the strip at the bottom to choose another one."
+        self.window = choice_field("Shown", hint, _WINDOWS)
         fields = [self.schedule, self.beside, self.window]
         self.watch(*fields)
         self.figure.observe(self._brushed, "brushed")
@@ -71,8 +55,8 @@ class TimelinePanel(PlanPanel):
 
         self._offered = state.plan
         names = possible_schedules(state.plan)
-        for field, first in ((self.schedule, []), (self.beside, [[_NONE, "none", ""]])):
-            choices = first + [[name, name, ""] for name in names]
+        for field, first in ((self.schedule, ()), (self.beside, (_NONE,))):
+            choices = options((*first, *names))
             if field.value not in [value for value, *_ in choices]:
                 with self.quietly(field):
                     field.value = choices[0][0]
@@ -116,6 +100,6 @@ class TimelinePanel(PlanPanel):
         """Show the part of the overview that was dragged over; after a double click on it the default."""
         dragged, field = bool(change["new"]), self.window
         with self.quietly(field):  # the value and its choice change together
-            field.choices = [*_WINDOWS, _DRAGGED_WINDOW] if dragged else _WINDOWS
-            field.value = _DRAGGED if dragged else _WINDOWS[0][0]
+            field.choices = options(_WINDOWS | ({_DRAGGED: "a part, dragged below"} if dragged else {}))
+            field.value = _DRAGGED if dragged else "parts"
         self.redraw()

@@ -1,23 +1,19 @@
 """The What-ifs tab: every plan that was tried in this explorer, as a table that can be sorted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 import traitlets
 
 from alpa_explore.figures.keys import key, read_key
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
 from alpa_explore.plans.report.tried import change_text, tried_table
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.panel import Panel
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.state import State
 
 _HEADINGS = {
     "plan_number": "#",

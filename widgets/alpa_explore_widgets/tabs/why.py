@@ -1,10 +1,7 @@
 """The Why tab: every cost of T, and what single changes would bring, as one list in which each can be tried."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
@@ -12,19 +9,18 @@ from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import time_looks
 from alpa_explore.figures.style import in_theme
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
 from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
 from alpa_explore.units import SMALL
+from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.levers import Lever
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import figure_function
 from alpa_explore_widgets.tab_kinds.panel import Panel
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.levers import Lever
-    from alpa_explore_widgets.session.state import State
 
 _STAGES = 8
 """Stages up to which each has a bar of its own."""
@@ -44,7 +40,7 @@ class WhyPanel(Panel):
     def controls(self) -> list[W.Widget]:
         """The button that asks for all answers."""
         hint = "Plan every change below, the free and the most promising ones first; this plan stays. Cancel stops it."
-        self.plan_all = self.button("Answer all", hint, self._session.try_levers)
+        self.plan_all = plain_button("Answer all", hint, self._session.try_levers)
         return [self.plan_all]
 
     def contents(self) -> list[W.Widget]:

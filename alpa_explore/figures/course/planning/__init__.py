@@ -9,9 +9,8 @@ clustering       lesson 04: Eq. 6 with a slider for delta
 workbench        lesson 05: a small sharding problem, a strategy for each node, and what it costs; its LP relaxation
 elimination      lesson 06: eliminating the nodes of a graph one by one, and the tables that this needs
 formulations     lesson 06: variables, constraints, seconds and gap of each formulation
-stage_table      lesson 07: F(s, k, d; t_max) of Eq. 3 as the paper has it
-stage_table_player  its figure: a slider for t_max, and one that fills the table cell by cell
+stage_table_player  lesson 07: F(s, k, d; t_max) of Eq. 3 as the paper has it; a slider for t_max, one that fills it
 
 What a figure shows is computed by the library, or by a public function beside it that the lesson uses as well. Imports
-states and interactive of the room above; of each other only the player its table.
+states and interactive of the room above; not each other.
 """

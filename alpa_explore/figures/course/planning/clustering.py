@@ -5,8 +5,6 @@
 The library runs the same recurrence over suffixes (`layering.dp`); `clustering_table` is the paper's, over prefixes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -16,7 +14,7 @@ from alpa_explore import units
 from alpa_explore.errors import LayeringError
 from alpa_explore.figures.course.states import State, slider_figure
 from alpa_explore.figures.marks import at, axis, bars, line, mark, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, heat_scale, ink, stage_color
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, heat_scale, ink, stage_color, with_theme
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Crossing, Layering, cluster_operators, crossing_bytes, crossings_of
 from alpa_explore.layering.balance import flops_limit
@@ -57,9 +55,8 @@ def clustering_table(flops: Sequence[int], cost: Ints, num_layers: int, delta: f
     return table
 
 
-def clustering_figure(
-    graph: TrainingGraph, num_layers: int, deltas: Sequence[float], *, start: int = 0, theme: str = "light"
-) -> Figure:
+@with_theme
+def clustering_figure(graph: TrainingGraph, num_layers: int, deltas: Sequence[float], *, start: int = 0) -> Drawing:
     """Above, the bytes that a cut behind each operator would send, the layers and their cuts; in the middle the FLOPs
     of each layer over the mean; below G(k, r), with the way that the optimum takes."""
     forward = graph.forward_operators
@@ -84,7 +81,6 @@ def clustering_figure(
         states,
         "delta =",
         start=start,
-        theme=theme,
         height=720,
         showlegend=False,
         bargap=0.25,

@@ -5,8 +5,6 @@ cost of v with them. Its entries are Π K_u over u in N(v), and all of N(v) beco
 number of neighbours over a good order is (an upper bound on) the *treewidth* of the graph: 1 for a tree, 2 for a cycle.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, on_circle, slider_figure
 from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, line, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, ink
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, with_theme
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
 
 Edge = tuple[int, int]
@@ -56,7 +54,8 @@ def width(steps: Sequence[EliminationStep]) -> int:
     return max((len(step.neighbours) for step in steps), default=0)
 
 
-def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]], theme: str = "light") -> Figure:
+@with_theme
+def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]]) -> Drawing:
     """For each graph (its numbers of strategies and its edges), all steps on one slider: on the left the graph, the
     node that goes and its neighbours; on the right the entries of the tables so far."""
     states: list[State] = []
@@ -85,7 +84,6 @@ def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]
     return slider_figure(
         states,
         "step:",
-        theme=theme,
         height=520,
         xaxis={"domain": [0, 0.52], **hidden},
         yaxis=hidden | {"anchor": "x"},

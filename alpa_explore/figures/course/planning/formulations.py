@@ -1,7 +1,5 @@
 """Formulations of one sharding problem beside each other, for several stages: size, seconds, and gap to the optimum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +7,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.marks import axis, bars_across, labels
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, with_theme
 from alpa_explore.formulations.comparison import Comparison
 
 _ROOM = 0.75
@@ -18,7 +16,8 @@ _BUTTONS_BELOW = 64
 """Pixels between the plot and its buttons: the numbers and the titles of the axes stand there."""
 
 
-def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "light") -> Figure:
+@with_theme
+def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
     """A button for each stage; three panels: variables (hatched: constraints), seconds, and the gap of the answer
     (hatched: before its repair)."""
     rows = [row for comparison in comparisons.values() for row in comparison.rows]
@@ -43,7 +42,6 @@ def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "lig
     }
     return menu_figure(
         states,
-        theme=theme,
         height=500,
         buttons_below=_BUTTONS_BELOW,
         barmode="group",

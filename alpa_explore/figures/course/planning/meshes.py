@@ -5,13 +5,11 @@ of a column a group along axis 0. A group whose devices are `stride` apart cross
 min(stride, M) groups of a node then share the network's bandwidth: `cluster.mesh.logical_mesh`.
 """
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.figures.course.states import State, slider_figure
 from alpa_explore.figures.marks import HIDDEN_AXIS, at, labels, note, points
-from alpa_explore.figures.style import Figure, Trace, faint, ink, ink_on, stage_color
+from alpa_explore.figures.style import Drawing, Trace, faint, ink, ink_on, stage_color, with_theme
 
 
 def axis_groups(shape: tuple[int, int], axis: int) -> list[list[int]]:
@@ -22,7 +20,8 @@ def axis_groups(shape: tuple[int, int], axis: int) -> list[list[int]]:
     return [[row * columns + column for row in range(rows)] for column in range(columns)]
 
 
-def meshes_figure(cluster: Cluster, submesh: Submesh, theme: str = "light") -> Figure:
+@with_theme
+def meshes_figure(cluster: Cluster, submesh: Submesh) -> Drawing:
     """A slider over the a × b meshes with a · b devices. A panel for each axis: the nodes of the submesh as rows of
     devices; devices of one group have the same colour and letter."""
     devices = submesh.devices
@@ -41,7 +40,6 @@ def meshes_figure(cluster: Cluster, submesh: Submesh, theme: str = "light") -> F
         states,
         "logical mesh",
         start=start,
-        theme=theme,
         height=260 + 62 * submesh.nodes,
         xaxis={"domain": [0.04, 0.48], **axis},
         xaxis2={"domain": [0.56, 1.0], "anchor": "y2", **axis},

@@ -5,8 +5,6 @@
 Both parts are equal at n½ = p · alpha / beta: below it t hardly depends on n, above it t is proportional to n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from alpa_explore import units
@@ -14,7 +12,7 @@ from alpa_explore.cluster.device import Link
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.figures.course.states import State, slider_figure
 from alpa_explore.figures.marks import axis, line, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, with_theme
 from alpa_explore.sharding.reshard import StepKind
 
 _SIZES = tuple(2.0**power for power in range(10, 35))
@@ -27,9 +25,10 @@ def half_bytes(devices: int, link: Link) -> float:
     return devices * link.latency_seconds * link.bandwidth
 
 
+@with_theme
 def message_sizes_figure(
-    links: Mapping[str, Link], devices: Sequence[int], kind: StepKind = StepKind.ALL_REDUCE, theme: str = "light"
-) -> Figure:
+    links: Mapping[str, Link], devices: Sequence[int], kind: StepKind = StepKind.ALL_REDUCE
+) -> Drawing:
     """Above, seconds over bytes for each link (both logarithmic), a circle at n½; below, the share of the link's
     bandwidth that is reached. A slider changes p."""
     states = [_state(links, p, kind) for p in devices]
@@ -38,7 +37,6 @@ def message_sizes_figure(
     return slider_figure(
         states,
         "devices p =",
-        theme=theme,
         height=620,
         xaxis=axis("bytes of the tensor on one device", ticks=sizes, type="log", anchor="y2"),
         yaxis=axis("time", (-5.6, 1.6), ticks=times, type="log", domain=[0.42, 1.0]),

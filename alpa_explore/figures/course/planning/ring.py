@@ -7,14 +7,12 @@ in the same way for p − 1 steps (all numbers modulo p). Each step moves 1/p of
     t = 2 (p − 1) · (alpha + bytes / p / bandwidth)                             `cost.collectives.collective_seconds`
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, on_circle, play_figure
 from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, note, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, heat_scale
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, heat_scale, with_theme
 
 _CHUNK = 0.17
 """Width of a chunk, where the radius of the ring is 1."""
@@ -48,9 +46,8 @@ def ring_states(devices: int) -> list[RingState]:
     return states
 
 
-def ring_figure(
-    devices: int, tensor_bytes: float, bandwidth: float, latency_seconds: float, theme: str = "light"
-) -> Figure:
+@with_theme
+def ring_figure(devices: int, tensor_bytes: float, bandwidth: float, latency_seconds: float) -> Drawing:
     """The ring on the left, the seconds so far on the right; a frame a step.
 
     A cell is a chunk on a device: its number says how many devices' values are in it, Σ that all are.
@@ -73,7 +70,6 @@ def ring_figure(
         states,
         "steps done:",
         milliseconds=1200,
-        theme=theme,
         height=560,
         xaxis={"domain": [0, 0.62], "range": [-1.55, 1.55], **HIDDEN_AXIS},
         yaxis={"range": [-1.35, 1.35], **HIDDEN_AXIS},

@@ -1,13 +1,11 @@
 """The FLOPs of one training step by phase and kind of operator, for several graphs of one model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, slider_figure
 from alpa_explore.figures.marks import axis, bars
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, ink
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ink, with_theme
 from alpa_explore.graph import Phase, TrainingGraph
 
 _PRODUCTS = ("mm", "bmm", "linear", "convolution", "einsum")
@@ -30,7 +28,8 @@ def flops_by_family(graph: TrainingGraph) -> dict[str, dict[str, int]]:
     return table
 
 
-def step_figure(graphs: Mapping[str, TrainingGraph], name: str, theme: str = "light") -> Figure:
+@with_theme
+def step_figure(graphs: Mapping[str, TrainingGraph], name: str) -> Drawing:
     """Stacked bars of a phase each; the slider `name` moves through the graphs."""
     states = []
     for label, graph in graphs.items():
@@ -52,4 +51,4 @@ def step_figure(graphs: Mapping[str, TrainingGraph], name: str, theme: str = "li
             traces.append(bars(list(table), shares, color, shape, name=kind, hover=hover, **looks))
         states.append(State(label=label, sentence=sentence, traces=traces))
     axes: Trace = {"xaxis": {"type": "category"}, "yaxis": axis("share of the FLOPs", (0, 0.9), tickformat=".0%")}
-    return slider_figure(states, name, theme=theme, barmode="stack", bargap=0.4, **axes)
+    return slider_figure(states, name, barmode="stack", bargap=0.4, **axes)

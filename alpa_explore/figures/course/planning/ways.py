@@ -5,8 +5,6 @@ circles. Along a *data* axis devices share the samples, along a *tensor* axis th
 *pipeline* axis the layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +12,7 @@ from itertools import product
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.marks import HIDDEN_AXIS, note, points
-from alpa_explore.figures.style import OKABE_ITO, Color, Figure, Trace, empty, faint
+from alpa_explore.figures.style import OKABE_ITO, Color, Drawing, Trace, empty, faint, with_theme
 
 DEVICES = 4
 
@@ -68,7 +66,8 @@ WAYS = (
 )
 
 
-def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS, theme: str = "light") -> Figure:
+@with_theme
+def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS) -> Drawing:
     """A button for each way: filled cells are the weights that a device holds, filled circles the samples that it
     computes. `weight_bytes` are those of the whole model."""
     states = []
@@ -82,7 +81,6 @@ def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS, theme: str = "l
     return menu_figure(
         states,
         start=1,
-        theme=theme,
         height=440,
         xaxis={"range": [-3.2, 19.6], **HIDDEN_AXIS},
         yaxis={"range": [5.2, -1.4], **HIDDEN_AXIS},

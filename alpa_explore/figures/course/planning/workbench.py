@@ -6,8 +6,6 @@
 three methods, for a page without a kernel.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -19,7 +17,7 @@ from alpa_explore import units
 from alpa_explore.figures.course.states import State, choice_figure, on_circle, state_figure
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import HIDDEN_AXIS, labels, line, note, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, ink, safe
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, safe, with_theme
 from alpa_explore.intra_op.ilp.enumerated_ilp import Relaxation, relax
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.solve import solve
@@ -50,32 +48,28 @@ def dearest(problem: ShardingProblem) -> Choices:
     return max(every, key=problem.evaluate)
 
 
+@with_theme
 def workbench_figure(
-    problem: ShardingProblem,
-    choices: Choices | Relaxation,
-    names: Names | None = None,
-    *,
-    seconds: bool = False,
-    theme: str = "light",
-) -> Figure:
+    problem: ShardingProblem, choices: Choices | Relaxation, names: Names | None = None, *, seconds: bool = False
+) -> Drawing:
     """Every node as a column of its strategies with their costs, the chosen ones filled; on the lines between two
     nodes the cost of each pair, that of the chosen pair in bold. `seconds`: costs are seconds, else plain numbers."""
     state = _state(problem, choices, names or _default_names(problem), seconds, "")
-    return state_figure(state, theme=theme, **_common(problem))
+    return state_figure(state, **_common(problem))
 
 
-def workbench_menu_figure(
-    problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False, theme: str = "light"
-) -> Figure:
+@with_theme
+def workbench_menu_figure(problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False) -> Drawing:
     """The same with a menu of all choices, and buttons for the greedy choice, the LP relaxation and the optimum."""
     named = names or _default_names(problem)
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
     assert len(every) <= MOST_CHOICES, "a menu of so many choices cannot be read"
     methods = (("greedy", greedy(problem)), ("LP relaxation", relax(problem)), ("optimum", solve(problem).choices))
-    states = [_state(problem, c, named, seconds, _label(c, named)) for c in every]
+    labels_of = [", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(named, c, strict=True)) for c in every]
+    states = [_state(problem, c, named, seconds, label) for c, label in zip(every, labels_of, strict=True)]
     special = [_state(problem, choices, named, seconds, name) for name, choices in methods]
     start = every.index(dearest(problem))
-    return choice_figure(states, special, start=start, theme=theme, **_common(problem))
+    return choice_figure(states, special, start=start, **_common(problem))
 
 
 def _common(problem: ShardingProblem) -> dict[str, Any]:
@@ -91,10 +85,6 @@ def _common(problem: ShardingProblem) -> dict[str, Any]:
 
 def _default_names(problem: ShardingProblem) -> Names:
     return [[f"node {v}", *(str(k) for k in range(len(costs)))] for v, costs in enumerate(problem.node_costs)]
-
-
-def _label(choices: Choices, names: Names) -> str:
-    return ", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(names, choices, strict=True))
 
 
 def _place(problem: ShardingProblem, v: int, k: int) -> tuple[float, float]:

@@ -5,13 +5,11 @@ Of a token in a block of width h, with keys of width k in all and an MLP of widt
 12h + 4k + 6f bytes. Recomputation keeps less; tensor parallelism divides all but 8h, sequence parallelism all.
 """
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.course.training.block import SUMS
 from alpa_explore.figures.marks import axis, bars, words
-from alpa_explore.figures.style import OKABE_ITO, Figure, finished
+from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, with_theme
 from alpa_explore.models.catalog import llama
 
 RECOMPUTED = ("none", "norms", "norms+attention", "full")
@@ -48,7 +46,8 @@ def kept_bytes(
     return {part: norms if part == _PARTS[1] else kept[part] for part in _PARTS}
 
 
-def kept_figure(model: str, tokens: int, degree: int, sums: str, *, theme: str = "light") -> Figure:
+@with_theme
+def kept_figure(model: str, tokens: int, degree: int, sums: str) -> Drawing:
     """A bar for each kind of recomputation."""
     columns = {kind: kept_bytes(model, tokens, kind, degree, sums) for kind in RECOMPUTED}
     traces, bases = [], [0.0] * len(RECOMPUTED)
@@ -59,10 +58,9 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str, *, theme: str =
         traces.append(bars(list(RECOMPUTED), sizes, OKABE_ITO[place], ("", "/", ".", "x", "-", "+")[place], **looks))
         bases = [base + size for base, size in zip(bases, sizes, strict=True)]
     blocks, block = llama(model).layers, sum(columns["none"].values())
-    return finished(
+    return drawing(
         [*traces, words(list(RECOMPUTED), bases, [units.bytes_(2**20 * base) for base in bases], "top center")],
         f"{model}, {tokens:,} tokens: {units.bytes_(block)} a block, {units.bytes_(blocks * block)} in {blocks} blocks",
-        theme=theme,
         height=460,
         barmode="overlay",
         bargap=0.4,

@@ -5,10 +5,7 @@ sequence has more pairs the later its run is; in zig-zag order device d of p has
 all have equally many.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,12 +19,9 @@ from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import at, axis, bars, bars_across
-from alpa_explore.figures.style import Color, Figure, Trace, empty, finished, ground, stage_color
+from alpa_explore.figures.style import Color, Drawing, Trace, drawing, empty, ground, stage_color, with_theme
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
-
-if TYPE_CHECKING:
-    pass
 
 ORDERS = ("one run each", "zig-zag")
 _HALF = 2
@@ -49,7 +43,8 @@ def causal_shares(devices: int, order: str) -> Floats:
     return np.asarray(np.bincount(owner, weights=pairs, minlength=devices) / pairs.sum())
 
 
-def causal_balance_figure(devices: int, order: str, *, theme: str = "light") -> Figure:
+@with_theme
+def causal_balance_figure(devices: int, order: str) -> Drawing:
     """The mask in blocks, coloured by the device that computes them, and the pairs of each device over the mean."""
     owner, relative = chunk_devices(devices, order), causal_shares(devices, order) * devices
     chunks, names = len(owner), [f"device {device}" for device in range(devices)]
@@ -64,10 +59,9 @@ def causal_balance_figure(devices: int, order: str, *, theme: str = "light") -> 
     looks = {"text": [f"{r:.2f}" for r in relative], "hover": hover, "listed": False, **at(2)}
     most = relative.max()
     busiest = f"the busiest computes {most:.2f} times the mean, and all wait for it"
-    return finished(
+    return drawing(
         [*traces, bars(names, relative.tolist(), colors, **looks)],
         f"{devices} devices, {order}: {busiest if most > 1 + 1e-9 else 'all compute equally much'}",
-        theme=theme,
         height=360,
         xaxis=axis("keys, in chunks of the sequence", (0, chunks), domain=[0, 0.55]),
         yaxis=axis("queries, in chunks", (chunks - 0.5, -0.5), dtick=1),
@@ -145,7 +139,8 @@ LINKS = {"inside a node": 1, "between nodes": 8}
 _CLUSTER = "8x8:h100"
 
 
-def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light") -> Figure:
+@with_theme
+def ring_figure(sequence: int, devices: int, link: str) -> Drawing:
     """The steps of the ring on one device: a block of attention, and beside it the keys and values of the next one."""
     if link not in LINKS:
         raise OptionError("Unknown link", found=repr(link), remedy=f"Choose one of {', '.join(map(repr, LINKS))}.")
@@ -170,7 +165,7 @@ def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light")
     )
     time = axis("time", rangemode="tozero", tickformat="~s", ticksuffix="s")
     axes = {"xaxis": time, "yaxis": {"autorange": "reversed"}}
-    return finished(traces, title, theme=theme, height=260, barmode="overlay", **axes)
+    return drawing(traces, title, height=260, barmode="overlay", **axes)
 
 
 def ring() -> InteractiveFigure:

@@ -4,8 +4,6 @@ Columns, heads, inner, columns, inner: the first product of a pair is divided by
 inner loop, so that a pair needs one sum in the forward pass and one in the backward pass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore import units
@@ -16,7 +14,7 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import at, axis, bars, note
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ink, stage_color
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ink, stage_color, with_theme
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -76,7 +74,8 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     )
 
 
-def block_figure(degree: int, sums: str, tokens: int, *, theme: str = "light") -> Figure:
+@with_theme
+def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
     """Above, the weights of a block in the slices of its devices; below, the time of a block for every degree."""
     times = {p: block_times(p, sums, tokens) for p in DEGREES}
     own, each = times[degree], 1 if sums == SUMS[0] else degree
@@ -98,10 +97,9 @@ def block_figure(degree: int, sums: str, tokens: int, *, theme: str = "light") -
         stacked.append(bars(names, milliseconds, color, hatch, **looks))
         bases = [base + value for base, value in zip(bases, milliseconds, strict=True)]
     joins = [("Σ", 2.5), ("Σ", 4.5)] if degree > 1 else []
-    return finished(
+    return drawing(
         [*_slices(degree), *stacked],
         title,
-        theme=theme,
         height=560,
         barmode="overlay",
         bargap=0.3,

@@ -1,21 +1,17 @@
 """How the planner knows the rules of a model's operators: by a rule, by discovery, or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Figure, finished, lines, safe
-
-if TYPE_CHECKING:
-    from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, lines, safe, with_theme
+from alpa_explore.sharding.coverage import KindCoverage
 
 _LOOKS = {"rule": (OKABE_ITO[0], ""), "discovered": (OKABE_ITO[1], "/"), "replicated": (OKABE_ITO[5], "x")}
 
 
-def coverage_figure(coverage: Sequence[KindCoverage], *, theme: str = "light") -> Figure:
+@with_theme
+def coverage_figure(coverage: Sequence[KindCoverage]) -> Drawing:
     """A bar for each kind of operator: how many there are, in the colour of how their rule is known."""
     kinds = sorted(coverage, key=lambda kind: (kind.how != "discovered", -kind.count, kind.kind))
     names = {kind.kind: safe(kind.kind.removesuffix(".default")) for kind in kinds}
@@ -41,4 +37,4 @@ def coverage_figure(coverage: Sequence[KindCoverage], *, theme: str = "light") -
     order = {"categoryorder": "array", "categoryarray": list(names.values()), "autorange": "reversed"}
     axes = {"xaxis": axis("operators of this kind"), "yaxis": order}
     layout = {"barmode": "overlay", "bargap": 0.25, "margin": {"l": 220}, **axes}
-    return finished(traces, title, theme=theme, height=150 + 20 * len(kinds), **layout)
+    return drawing(traces, title, height=150 + 20 * len(kinds), **layout)

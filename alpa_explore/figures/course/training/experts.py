@@ -4,21 +4,14 @@ Every token goes to its k best experts. The router's preferences are drawn from 
 probability proportional to (e + 1)^−skew, so that a skew of 0 is balanced in the mean.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, bars, mark
-from alpa_explore.figures.style import Figure, finished, heat_scale, ink, stage_color
+from alpa_explore.figures.style import Drawing, drawing, heat_scale, ink, stage_color, with_theme
 from alpa_explore.numerics.arrays import Ints
-
-if TYPE_CHECKING:
-    pass
 
 _TOKENS = 512
 """Tokens of each device."""
@@ -50,7 +43,8 @@ def busiest_over_mean(counts: Ints, devices: int) -> float:
     return float(rows.max() / rows.mean())
 
 
-def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16, theme: str = "light") -> Figure:
+@with_theme
+def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16) -> Drawing:
     """The counts as a heat map (from device, to expert), and the rows that each device computes."""
     counts = routed_tokens(devices, experts, topk, skew)
     each = experts // devices
@@ -64,14 +58,13 @@ def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16, t
     texts = {"text": [f"device {d}: {r:.2f}" for d, r in enumerate(relative)], "textposition": "inside"}
     looks = {"width": [each * 0.9] * devices, "yaxis": "y2", "hover": "%{text} times the mean", "listed": False}
     mean = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y2", "y0": 1, "y1": 1}
-    return finished(
+    return drawing(
         [
             mark("heatmap", list(range(experts)), list(range(devices)), z=counts.tolist(), **heat),
             bars(places, relative, [stage_color(d) for d in range(devices)], **looks, **texts),
         ],
         f"{devices} devices, {experts} experts, top {topk}: {units.percent(1 - stays / counts.sum())} of the rows "
         f"leave their device; the busiest has {busiest_over_mean(counts, devices):.2f} times the mean",
-        theme=theme,
         height=420,
         xaxis=axis("to expert", dtick=1, anchor="y2"),
         yaxis=axis("from device", dtick=1, domain=[0.46, 1], autorange="reversed"),

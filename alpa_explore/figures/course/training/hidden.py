@@ -5,8 +5,6 @@ FSDP  the weights of the next block are gathered while this one computes, forwar
 HSDP  the same inside each node; the shards of gradients are then summed over the nodes
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +15,7 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Figure, finished
+from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, with_theme
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -111,7 +109,8 @@ def overlap(blocks: int, each: BlockSeconds) -> Overlap:
     return Overlap(tasks=tuple(tasks), seconds=seconds, exposed_seconds=seconds - blocks * each.computing)
 
 
-def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16, theme: str = "light") -> Figure:
+@with_theme
+def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> Drawing:
     """Both streams over time."""
     each = block_seconds(mode, place, tokens)
     found = overlap(blocks, each)
@@ -121,12 +120,11 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16, them
         for kind in _LOOKS
         if getattr(each, kind)
     ]
-    return finished(
+    return drawing(
         traces,
         f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, of which "
         "the "
         f"device waits {units.percent(found.exposed_seconds / found.seconds)}",
-        theme=theme,
         height=320,
         barmode="overlay",
         xaxis=axis("ms", rangemode="tozero"),

@@ -4,8 +4,6 @@ The steps of the recipe of lesson 17 leave fewer and fewer of them: all; those t
 tensor parallelism in a node and compute nothing again; the ones within a tenth of the fastest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -13,7 +11,7 @@ from alpa_explore import units
 from alpa_explore.baselines.layout import Axis
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, line, points
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, finished, ink
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, faint, ink, with_theme
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _NEAR = 1.1
@@ -41,7 +39,8 @@ def kept(asked: Layouts, step: str) -> tuple[PricedLayout, ...]:
     return tuple(priced for priced in asked.ranked if all(test(priced) for test in passed))
 
 
-def layout_cloud_figure(asked: Layouts, step: str, coloured: str, *, theme: str = "light") -> Figure:
+@with_theme
+def layout_cloud_figure(asked: Layouts, step: str, coloured: str) -> Drawing:
     """The layouts of a step in colour, the others grey."""
     left, gib = kept(asked, step), 2.0**30
     others = [priced for priced in asked.ranked if priced not in left]
@@ -58,12 +57,11 @@ def layout_cloud_figure(asked: Layouts, step: str, coloured: str, *, theme: str 
     fastest = min((priced.seconds for priced in left if priced.fits), default=0.0)
     slowest = 4 * (asked.best.seconds if asked.best else max(priced.seconds for priced in left))
     traces.append(line([limit, limit], [0, slowest], ink, 2, "dash", name="memory of a device", listed=False))
-    return finished(
+    return drawing(
         traces,
         f"{asked.model} on {asked.cluster}, {step}: {len(left):,} of {len(asked.ranked):,} layouts, the fastest that "
         "fits "
         f"takes {units.seconds(fastest)}",
-        theme=theme,
         height=480,
         xaxis=axis("GiB of the fullest device", (0, 3 * limit)),
         yaxis=axis("seconds of an iteration", (0, slowest)),

@@ -5,20 +5,14 @@ fp32) and 12 bytes of optimizer state: the fp32 weight and two moments. Of d rep
 state, stage 2 the gradients too, stage 3 the weights too; gathered blocks are not counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, bars, note, words
-from alpa_explore.figures.style import OKABE_ITO, Figure, finished, ground, ink
+from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, ground, ink, with_theme
 from alpa_explore.models.catalog import entry
-
-if TYPE_CHECKING:
-    pass
 
 ZERO_STAGES = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 WEIGHT_BYTES, OPTIMIZER_BYTES = 2, 12
@@ -39,7 +33,8 @@ def zero_bytes(parameters: float, replicas: int, stage: int, *, gradient_bytes: 
     return {name: parameters * size * part for name, size, part in zip(_PARTS, each, share, strict=True)}
 
 
-def zero_figure(model: str, replicas: int, gradients: str, *, theme: str = "light") -> Figure:
+@with_theme
+def zero_figure(model: str, replicas: int, gradients: str) -> Drawing:
     """A bar for each stage of ZeRO, and the memory of an H100."""
     parameters = entry(model).parameter_count
     size = 4 if gradients == "fp32" else 2
@@ -52,12 +47,10 @@ def zero_figure(model: str, replicas: int, gradients: str, *, theme: str = "ligh
         least = fits[0] + (" or more" if fits[0] != "ZeRO-3" else "")
         verdict = f"weights, gradients and optimizer state fit with {least}"
     title = f"{model} on {replicas} replicas, gradients in {gradients}: {verdict}"
-    return stacked_bytes_figure(columns, title, limit_bytes=_H100_BYTES, theme=theme)
+    return stacked_bytes(columns, title, limit_bytes=_H100_BYTES)
 
 
-def stacked_bytes_figure(
-    columns: Mapping[str, Mapping[str, float]], title: str, *, limit_bytes: float, theme: str = "light"
-) -> Figure:
+def stacked_bytes(columns: Mapping[str, Mapping[str, float]], title: str, *, limit_bytes: float) -> Drawing:
     """Stacked bars of bytes by part, with the memory of a device as a line. `columns`: name of the bar -> part ->
     bytes."""
     parts = list(dict.fromkeys(part for column in columns.values() for part in column))
@@ -76,10 +69,9 @@ def stacked_bytes_figure(
     limit = limit_bytes / 2**30
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit, "y1": limit}
     place_of = {"size": 13, "color": None, "refs": ("paper", "y"), "xanchor": "right", "yanchor": "bottom"}
-    return finished(
+    return drawing(
         traces,
         title,
-        theme=theme,
         height=400,
         barmode="stack",
         bargap=0.35,
@@ -87,6 +79,9 @@ def stacked_bytes_figure(
         shapes=[line | {"line": {"color": ink, "dash": "dash", "width": 2}}],
         annotations=[note(f"a device has {units.bytes_(limit_bytes)}", 1, limit, **place_of)],
     )
+
+
+stacked_bytes_figure = with_theme(stacked_bytes)
 
 
 def zero() -> InteractiveFigure:

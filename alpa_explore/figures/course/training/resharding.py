@@ -1,18 +1,12 @@
 """What it takes to bring a tensor from one sharding spec into another, as a heat map over all pairs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from alpa_explore import units
+from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.figures.marks import axis, cells
-from alpa_explore.figures.style import Figure, finished, heat_scale
+from alpa_explore.figures.style import Drawing, drawing, heat_scale, with_theme
 from alpa_explore.sharding.spec import PARTIAL, render
-
-if TYPE_CHECKING:
-    from alpa_explore.cost.resharding import ReshardTable
 
 _UNREACHABLE = 1e9
 """Seconds from which on a table means that there is no way."""
@@ -20,7 +14,8 @@ _FREE = 1e-7
 """Seconds that stand for nothing on the logarithmic scale."""
 
 
-def resharding_figure(table: ReshardTable, *, theme: str = "light") -> Figure:
+@with_theme
+def resharding_figure(table: ReshardTable) -> Drawing:
     """A cell for each pair of specs: seconds of the cheapest sequence of collectives, on hover its steps. Cells to a
     pending sum are empty: no data movement makes one."""
     names = [render(spec, table.rank) for spec in table.specs]
@@ -36,11 +31,10 @@ def resharding_figure(table: ReshardTable, *, theme: str = "light") -> Figure:
     bar = {"tickvals": list(range(-7, 0)), "ticktext": texts, "title": {"text": "time"}}
     wanted, z = [names[place] for place in targets], np.round(shown, 3).tolist()
     free = int(((seconds == 0) & reached).sum()) - len(targets)
-    return finished(
+    return drawing(
         [cells(wanted, names, z, hover=hover, colorscale=heat_scale, colorbar=bar)],
         f"{len(names)} specs: from each (row) into each without a pending sum (column). {free} changes are slices, "
         "which move nothing",
-        theme=theme,
         height=180 + 20 * len(names),
         xaxis=axis("wanted", type="category"),
         yaxis=axis("present", type="category", autorange="reversed"),

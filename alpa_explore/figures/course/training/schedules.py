@@ -4,11 +4,8 @@ Times are in units: `forward`, `backward_input` and `backward_weight` are those 
 that schedules with one and with two stages a device do the same work. A held microbatch counts 1 for a whole device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +14,13 @@ from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, bars_across, inside, line
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ground, ink, mixed, stage_color
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ground, ink, mixed, stage_color, with_theme
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action
-
-if TYPE_CHECKING:
-    from alpa_explore.schedules.simulator.timeline import Timeline
 
 _LOOKS = {
     Action.FORWARD: ("forward", OKABE_ITO[0], ""),
@@ -72,9 +67,8 @@ def schedule_facts(
     )
 
 
-def schedule_figure(
-    name: str, devices: int, microbatches: int, ratio: str = "1 : 1 : 1", *, theme: str = "light"
-) -> Figure:
+@with_theme
+def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 : 1 : 1") -> Drawing:
     """The chart of one schedule. `ratio` is a key of RATIOS."""
     if ratio not in RATIOS:
         raise OptionError(
@@ -82,11 +76,10 @@ def schedule_figure(
         )
     facts = schedule_facts(name, devices, microbatches, RATIOS[ratio])
     rows, span = {place: f"device {place}" for place in range(devices)}, (devices - 0.5, -0.5)
-    return finished(
+    return drawing(
         [*_task_traces(facts.timeline), *_held_traces(facts.timeline, devices)],
         f"{name}, {devices} devices, B = {microbatches}: {facts.makespan:.4g} units, idle "
         f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches",
-        theme=theme,
         height=300 + 24 * devices,
         barmode="overlay",
         xaxis=axis("time, in forward passes of a microbatch", anchor="y2", rangemode="tozero"),

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
-from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.asking.layouts import AnswersByBatch, question_of
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.state import LayoutQuestion
 

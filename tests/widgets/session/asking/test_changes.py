@@ -1,7 +1,7 @@
 """A mark of a figure as the settings of the plan that it stands for."""
 
 import pytest
-from alpa_explore_widgets.session.asking.changes import settings_of_change
+from alpa_explore_widgets.session.asking.questions import settings_of_change
 
 import alpa_explore as ax
 from alpa_explore.inter_op.options import PipelineOptions

@@ -45,9 +45,9 @@ def test_a_price_that_is_given_while_clusters_are_priced_holds_for_what_comes_la
     assert first.wait(LIMIT_SECONDS)
     questions.set_prices({"h100": 3.6})
     go_on.set()
-    assert questions.scaling.wait(LIMIT_SECONDS)
+    assert questions.scaling.worker.wait(LIMIT_SECONDS)
     answer = store.state.scaling
-    assert answer.scaling is not None
+    assert answer.found is not None
     assert not answer.running
-    (point,) = answer.scaling.points
+    (point,) = answer.found.points
     assert point.dollars_per_billion_tokens == 8 * 3.6 / 3600 / 1e6 * 1e9

@@ -1,7 +1,6 @@
 """Questions beside the plan, answered in the background; the newest one wins, and each can be cancelled.
 
-- questions: changes with which a model fits, and how formulations of a sharding problem compare
-- changes: the settings of a plan that is opened by a click on a mark
-- layouts: every uniform layout, and where the model fits
-- by_batch: the same for other global batches, while the B slider moves
+- questions: changes with which a model fits, how formulations of a sharding problem compare; settings of a plan that
+  is opened by a click on a mark
+- layouts: every uniform layout, and where the model fits; the same for other global batches, while B moves
 """

@@ -4,27 +4,96 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
-from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from alpa_explore.execution.progress import Progress
+    from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.backend import Backend
-    from alpa_explore_widgets.session.sources import Sources
-    from alpa_explore_widgets.session.state import StateStore
+
+Found = TypeVar("Found")
+
+
+class AnswersByBatch(Generic[Question, Found]):
+    """Keeps the last answers, and finds those for other batches in the background."""
+
+    def __init__(
+        self, find: Callable[..., Found | None], name: str, failed: Callable[[Found], bool] = lambda _answer: False
+    ) -> None:
+        """`find(settings, question, known_alone=…)` answers a question and reports errors in its answer; None where
+        that would take what is not `known_alone`. `name` is that of the thread. An answer that has `failed` is shown
+        but not kept: asked again, it is found again."""
+        self._find, self._failed = find, failed
+        self._kept: dict[Question, Found] = {}
+        self._lock = threading.Lock()
+        self.found = 0
+        """Number of answers that were found for the slider, perhaps by a capture: others may be known now."""
+        self._wanted: Question | None = None
+        """The question that is being answered."""
+        self.worker: NewestWins[tuple[Settings, Question, Callable[[Found], None]]] = NewestWins(self._run, name)
+
+    def keep(self, question: Question, answer: Found) -> None:
+        """Remember an answer."""
+        with self._lock:
+            self._kept.pop(question, None)
+            self._kept[question] = answer
+            for oldest in list(self._kept)[: -tuning.KEPT_ANSWERS]:
+                del self._kept[oldest]
+
+    def at(self, settings: Settings, answered: Question, question: Question) -> Found | None:
+        """The answer that is kept, or is found without capturing anything; None where there is none, or more than the
+        batch differs from what was answered."""
+        return self._at(settings, question, known_alone=True) if self._in_reach(answered, question) else None
+
+    def follow(self, settings: Settings, answered: Question, question: Question, show: Callable[[Found], None]) -> None:
+        """Show the answer to a question that differs in the batch alone from the one on screen, which was answered: at
+        once where it is kept."""
+        if question == answered or not self._in_reach(answered, question):
+            return
+        answer = self._kept.get(question)
+        if answer is not None:
+            show(answer)
+        elif question != self._wanted:
+            self._wanted = question
+            self.worker.submit((settings, question, show))
+
+    def _in_reach(self, answered: Question, question: Question) -> bool:
+        """Whether the batch is all that differs, and one of its batches has a whole answer."""
+        if replace(question, global_batch=answered.global_batch) != answered:
+            return False
+        with self._lock:
+            return any(replace(kept, global_batch=answered.global_batch) == answered for kept in self._kept)
+
+    def _at(self, settings: Settings, question: Question, *, known_alone: bool) -> Found | None:
+        answer = self._kept.get(question)
+        if answer is None:
+            answer = self._find(settings, question, known_alone=known_alone)
+            if answer is not None and not self._failed(answer):
+                self.keep(question, answer)
+        return answer
+
+    def _run(self, job: tuple[Settings, Question, Callable[[Found], None]], _cancel: threading.Event) -> None:
+        settings, question, show = job
+        try:
+            answer = self._at(settings, question, known_alone=False)
+            self.found += 1
+            if answer is not None:
+                show(answer)
+        finally:
+            if self._wanted == question:
+                self._wanted = None
 
 
 def question_of(settings: Settings) -> LayoutQuestion:
@@ -54,18 +123,114 @@ def scaling_question(settings: Settings, devices: tuple[str, ...], nodes: tuple[
     )
 
 
+class Asked(Generic[Question]):
+    """One of the questions: what was asked last, in the state, and the answers for other batches."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        field: str,
+        question_at: Callable[[Settings, Question], Question],
+        find: Callable[..., tuple[Any, tuple[MeasuredLayout, ...]] | None],
+        failed: str,
+        seen: Callable[[Answer[Question]], Answer[Question]] = lambda answer: answer,
+    ) -> None:
+        """`field` is that of the state. `question_at` is a question at other settings. `find(settings, question,
+        **reports)` gives (what is found, measured runs), or None for less than was asked; `failed` says that it could
+        not. An answer is shown as `seen`."""
+        self._store, self.field, self._finder, self._failed = store, field, find, failed
+        self._question_at: Callable[[Settings, Question], Question] = question_at
+        self._seen: Callable[[Answer[Question]], Answer[Question]] = seen
+        self.worker: NewestWins[tuple[Settings, Question]] = NewestWins(self._run, f"alpa-explore {field}")
+        self.by_batch: AnswersByBatch[Question, Answer[Question]] = AnswersByBatch(
+            self._find, f"alpa-explore {field} of a batch", lambda answer: answer.fault is not None
+        )
+
+    @property
+    def answer(self) -> Answer[Question] | None:
+        """That on screen."""
+        answer: Answer[Question] | None = getattr(self._store.state, self.field)
+        return answer
+
+    def ask(self, settings: Settings, question: Question) -> None:
+        """Ask for `question`, which is that at `settings`."""
+        self._store.change(**{self.field: Answer(question=question, running=True)})
+        self.worker.submit((settings, question))
+
+    def cancel(self) -> None:
+        """Find no more; what is known stays."""
+        self.worker.cancel()
+
+    def show_again(self) -> None:
+        """What is found may be seen in another way now."""
+        if self.answer is not None and self.answer.found is not None:
+            self._store.change(**{self.field: self._seen(self.answer)})
+
+    def follow_batch(self, settings: Settings) -> None:
+        """Where the answer on screen is for another batch than that of the controls, show that for this one."""
+        answer = self.answer
+        if answer is not None and not answer.running:
+            asked = self._question_at(settings, answer.question)
+            self.by_batch.follow(settings, answer.question, asked, self._show)
+
+    def at(self, settings: Settings) -> Answer[Question] | None:
+        """The answer for the batch of `settings`; None where more differs from the question on screen, or that one has
+        no answer yet."""
+        shown = self.answer
+        if shown is None or shown.running:
+            return None
+        answer = self.by_batch.at(settings, shown.question, self._question_at(settings, shown.question))
+        return None if answer is None else self._seen(answer)
+
+    def _show(self, answer: Answer[Question]) -> None:
+        with self._store.lock:
+            shown, present = self.answer, self._question_at(self._store.state.settings, answer.question)
+            if shown is not None and answer.question in (shown.question, present):
+                self._store.change(**{self.field: self._seen(answer)})
+
+    def _find(self, settings: Settings, question: Question, **reports: Any) -> Answer[Question] | None:
+        """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
+        try:
+            found = self._finder(settings, question, **reports)
+        except CancelledError:
+            return None
+        except Exception as error:  # a background thread has no cell in which to show it
+            return Answer(question=question, fault=fault_of(error, self._failed))
+        return None if found is None else Answer(question=question, found=found[0], measured=found[1])
+
+    def _run(self, job: tuple[Settings, Question], cancel: threading.Event) -> None:
+        settings, question = job
+
+        def change(**changes: Any) -> None:
+            with self._store.lock:
+                answer = self.answer
+                if answer is not None and answer.question == question:
+                    self._store.change(**{self.field: self._seen(replace(answer, **changes))})
+
+        say = _paced(lambda progress: change(progress=progress))
+        answer = self._find(settings, question, progress=say, partial=lambda found: change(found=found), cancel=cancel)
+        known: dict[str, Any] = {}
+        if answer is not None and answer.found is not None:
+            known = {"found": answer.found, "measured": answer.measured}
+            if answer.found.whole:
+                self.by_batch.keep(question, answer)
+        fault = None if answer is None else answer.fault
+        change(**known, fault=fault, running=False, progress=None)
+
+
 class LayoutQuestions:
     """Both questions of a session."""
 
     def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
         self._store, self._sources, self._backend = store, sources, backend
-        self.layouts: NewestWins[Settings] = NewestWins(self._run_layouts, "alpa-explore layouts")
-        self.scaling: NewestWins[tuple[Settings, ScalingQuestion]] = NewestWins(self._run_scaling, "alpa-explore scale")
-        self.layouts_by_batch: AnswersByBatch[LayoutQuestion, LayoutsAnswer] = AnswersByBatch(
-            self._find_layouts, "alpa-explore layouts of a batch", _failed
+        self.layouts: Asked[LayoutQuestion] = Asked(
+            *(store, "layouts", lambda settings, _: question_of(settings), self._find_layouts),
+            failed="The layouts could not be priced",
         )
-        self.scaling_by_batch: AnswersByBatch[ScalingQuestion, ScalingAnswer] = AnswersByBatch(
-            self._find_scaling, "alpa-explore scale of a batch", _failed
+        self.scaling: Asked[ScalingQuestion] = Asked(
+            *(store, "scaling", lambda settings, q: scaling_question(settings, q.devices, q.nodes), self._find_scaling),
+            failed="The clusters could not be priced",
+            seen=self._priced,
         )
         self._prices: Mapping[str, float] = {}
         """Dollars for an hour of a device, as given last: also while its clusters are being priced."""
@@ -74,153 +239,55 @@ class LayoutQuestions:
         """The layouts of the model and cluster of the controls."""
         with self._store.lock:
             settings = self._store.state.settings
-            self._store.change(layouts=LayoutsAnswer(question=question_of(settings), running=True))
-            self.layouts.submit(settings)
+            self.layouts.ask(settings, question_of(settings))
 
     def ask_scaling(self, devices: tuple[str, ...], nodes: tuple[int, ...], prices: Mapping[str, float]) -> None:
         """The best layouts of the model of the controls on these devices and numbers of nodes."""
         with self._store.lock:
-            settings = self._store.state.settings
-            question = scaling_question(settings, devices, nodes)
-            self._prices = prices
-            self._store.change(scaling=ScalingAnswer(question=question, running=True))
-            self.scaling.submit((settings, question))
+            settings, self._prices = self._store.state.settings, prices
+            self.scaling.ask(settings, scaling_question(settings, devices, nodes))
 
     def set_prices(self, prices: Mapping[str, float]) -> None:
         """The same points at other prices: nothing is computed anew but dollars."""
         with self._store.lock:
-            answer, self._prices = self._store.state.scaling, prices
-            if answer is not None and answer.scaling is not None:
-                self._store.change(scaling=self._priced(answer))
+            self._prices = prices
+            self.scaling.show_again()
 
     def follow_batch(self) -> None:
         """Where the answers on screen are for another batch than that of the controls, show those for this one."""
         with self._store.lock:
-            state = self._store.state
-            layouts, scaling, settings = state.layouts, state.scaling, state.settings
-            if layouts is not None and not layouts.running:
-                self.layouts_by_batch.follow(settings, layouts.question, question_of(settings), self._show_layouts)
-            if scaling is not None and not scaling.running:
-                asked = scaling_question(settings, scaling.question.devices, scaling.question.nodes)
-                self.scaling_by_batch.follow(settings, scaling.question, asked, self._show_scaling)
+            for asked in (self.layouts, self.scaling):
+                asked.follow_batch(self._store.state.settings)
 
-    def layouts_at(self, settings: Settings) -> LayoutsAnswer | None:
-        """The layouts for the batch of `settings`; None where more differs from the question on screen, or that one has
-        no answer yet."""
-        answer = self._store.state.layouts
-        if answer is None or answer.running:
-            return None
-        return self.layouts_by_batch.at(settings, answer.question, question_of(settings))
-
-    def scaling_at(self, settings: Settings) -> ScalingAnswer | None:
-        """The clusters for the batch of `settings`; None as for `layouts_at`."""
-        shown = self._store.state.scaling
-        if shown is None or shown.running:
-            return None
-        asked = scaling_question(settings, shown.question.devices, shown.question.nodes)
-        answer = self.scaling_by_batch.at(settings, shown.question, asked)
-        return None if answer is None else self._priced(answer)
-
-    def _show_layouts(self, answer: LayoutsAnswer) -> None:
-        with self._store.lock:
-            shown = self._store.state.layouts
-            if shown is not None and answer.question in (shown.question, question_of(self._store.state.settings)):
-                self._store.change(layouts=answer)
-
-    def _show_scaling(self, answer: ScalingAnswer) -> None:
-        with self._store.lock:
-            settings = self._store.state.settings
-            if answer.question == scaling_question(settings, answer.question.devices, answer.question.nodes):
-                self._store.change(scaling=self._priced(answer))
-
-    def _find_layouts(self, settings: Settings, question: LayoutQuestion, **reports: Any) -> LayoutsAnswer | None:
-        """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
-        try:
-            found, measured = self._backend.layouts(
-                self._sources.reference(settings),
-                self._sources.cluster(settings),
-                global_batch=question.global_batch,
-                precision=settings.precision,
-                **reports,
-            )
-        except CancelledError:
-            return None
-        except Exception as error:  # a background thread has no cell in which to show it
-            return LayoutsAnswer(question=question, fault=fault_of(error, "The layouts could not be priced"))
-        return LayoutsAnswer(question=question, layouts=found, measured=measured)
+    def _find_layouts(
+        self, settings: Settings, question: LayoutQuestion, **reports: Any
+    ) -> tuple[Layouts, tuple[MeasuredLayout, ...]]:
+        model, cluster = self._sources.reference(settings), self._sources.cluster(settings)
+        batch, precision = question.global_batch, settings.precision
+        return self._backend.layouts(model, cluster, global_batch=batch, precision=precision, **reports)
 
     def _find_scaling(
         self, settings: Settings, question: ScalingQuestion, *, known_alone: bool = False, **reports: Any
-    ) -> ScalingAnswer | None:
-        """The answer, or the fault in its place; None where more clusters than the known ones were asked for."""
-        try:
-            found = self._backend.scaling(
-                self._sources.reference(settings),
-                question.devices,
-                question.nodes,
-                global_batch=question.global_batch,
-                precision=question.precision,
-                prices=self._prices,
-                known_alone=known_alone,
-                **reports,
-            )
-        except Exception as error:  # a background thread has no cell in which to show it
-            return ScalingAnswer(question=question, fault=fault_of(error, "The clusters could not be priced"))
-        return ScalingAnswer(question=question, scaling=found) if found.whole or not known_alone else None
+    ) -> tuple[Scaling, tuple[MeasuredLayout, ...]] | None:
+        """None where more clusters than the known ones were asked for."""
+        found = self._backend.scaling(
+            *(self._sources.reference(settings), question.devices, question.nodes),
+            global_batch=question.global_batch,
+            precision=question.precision,
+            prices=self._prices,
+            known_alone=known_alone,
+            **reports,
+        )
+        return (found, ()) if found.whole or not known_alone else None
 
-    def _run_layouts(self, settings: Settings, cancel: threading.Event) -> None:
-        question = question_of(settings)
-
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.layouts
-                if answer is not None and answer.question == question:
-                    self._store.change(layouts=replace(answer, **changes))
-
-        def partial(found: Layouts) -> None:
-            change(layouts=found)
-
-        say = _paced(lambda progress: change(progress=progress))
-        answer = self._find_layouts(settings, question, progress=say, partial=partial, cancel=cancel)
-        if answer is None:
-            change(running=False, progress=None)
-            return
-        if answer.layouts is not None and answer.layouts.whole:
-            self.layouts_by_batch.keep(question, answer)
-        self._show_layouts(answer)
-
-    def _run_scaling(self, job: tuple[Settings, ScalingQuestion], cancel: threading.Event) -> None:
-        settings, question = job
-
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.scaling
-                if answer is not None and answer.question == question:
-                    self._store.change(scaling=self._priced(replace(answer, **changes)))
-
-        def partial(found: Scaling) -> None:
-            change(scaling=found)
-
-        say = _paced(lambda progress: change(progress=progress))
-        answer = self._find_scaling(settings, question, progress=say, partial=partial, cancel=cancel)
-        assert answer is not None, "asked for all that there is"
-        if answer.scaling is not None and answer.scaling.whole:
-            self.scaling_by_batch.keep(question, answer)
-        known = {} if answer.scaling is None else {"scaling": answer.scaling}
-        change(**known, fault=answer.fault, running=False, progress=None)
-
-    def _priced(self, answer: ScalingAnswer) -> ScalingAnswer:
+    def _priced(self, answer: Answer[ScalingQuestion]) -> Answer[ScalingQuestion]:
         """The answer in dollars of the prices that were given last."""
         from alpa_explore.uniform_layouts.scaling import with_prices
 
-        found = answer.scaling
+        found = answer.found
         if found is None or dict(found.prices) == dict(self._prices):
             return answer
-        return replace(answer, scaling=with_prices(found, self._prices))
-
-
-def _failed(answer: LayoutsAnswer | ScalingAnswer) -> bool:
-    return answer.fault is not None
+        return replace(answer, found=with_prices(found, self._prices))
 
 
 def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:

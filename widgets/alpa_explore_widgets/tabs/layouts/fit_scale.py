@@ -1,27 +1,23 @@
 """The Fit & scale tab: on which devices the model fits, and how many; how fast it is there, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.tables import Row
+from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField, options, plain_button
+from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.session.asking.layouts import scaling_question
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import Answer, ScalingQuestion, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import ScalingAnswer, State
 
 _NODES = "1, 2, 4, 8"
 _OWN_SHARE = 4
@@ -45,7 +41,7 @@ class FitScalePanel(AskedPanel):
         self._session = session
         self._asked: tuple[str, ...] = ()
         """The devices that have a field for a price."""
-        super().__init__()
+        super().__init__(session.layouts.scaling)
 
     def controls(self) -> list[W.Widget]:
         """What to compare, and the buttons."""
@@ -55,17 +51,16 @@ class FitScalePanel(AskedPanel):
         self.nodes = TextField(label="Nodes", hint="Numbers of nodes, with commas", value=_NODES, example=_NODES)
         for field in (self.devices, self.nodes):
             field.observe(self._typed, "value")
-        self.find = self.button("Find out", "Price the layouts of the model on each of them", self._ask)
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.scaling.cancel)
+        self.find = plain_button("Find out", "Price the layouts of the model on each of them", self._ask)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self.asked.cancel)
         return [self.devices, self.nodes, self.find, self.cancel]
 
     def below(self) -> list[W.Widget]:
         """A price for each device, where to plan, and the progress."""
         self.prices: dict[str, NumberField] = {}
         self.place = ChoiceField(label="Cluster", hint="A cluster on which the model fits", choices=[["", "", ""]])
-        self.plan_there = self.button("Plan there", "Plan on this cluster", self._plan_there)
-        self.row, self.progress = W.HBox([self.place, self.plan_there]), W.HTML()
-        self.row.add_class("alpa-panel-controls")
+        self.plan_there = plain_button("Plan there", "Plan on this cluster", self._plan_there)
+        self.row, self.progress = box("alpa-panel-controls", self.place, self.plan_there), W.HTML()
         return [self.row, self.progress]
 
     def follow(self, state: State) -> None:
@@ -82,21 +77,14 @@ class FitScalePanel(AskedPanel):
         answer = state.scaling
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)
-        fitting = (
-            [] if answer.scaling is None else [str(p.cluster) for p in answer.scaling.points if p.best is not None]
-        )
-        choices = [[name, name, ""] for name in fitting] or [["", "none yet", ""]]
+        fitting = [] if answer.found is None else [str(p.cluster) for p in answer.found.points if p.best is not None]
+        choices = options(fitting or {"": "none yet"})
         if choices != self.place.choices:
             if self.place.value not in fitting:
                 self.place.value = choices[0][0]
             self.place.choices = choices
         self.plan_there.disabled = not fitting
         self.show_progress(self.progress, _progress_html(answer, state))
-
-    def depends_on(self, state: State) -> tuple[object, ...]:
-        """The points that are known."""
-        answer = state.scaling
-        return (None, None, False) if answer is None else (answer.scaling, answer.fault, answer.running)
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the prices."""
@@ -105,13 +93,7 @@ class FitScalePanel(AskedPanel):
             return (None, ())
         batchless = replace(state.settings, num_microbatches=1)
         asked = scaling_question(batchless, answer.question.devices, answer.question.nodes)
-        found = self._session.layouts.scaling_by_batch.found
-        return (asked, found, () if answer.scaling is None else answer.scaling.prices)
-
-    def packed(self, state: State, theme: str) -> bytes | None:
-        """The figure for the batch of a state."""
-        answer = self._session.layouts.scaling_at(state.settings)
-        return None if answer is None else super().packed(replace(state, scaling=answer), theme)
+        return (asked, self.asked.by_batch.found, () if answer.found is None else answer.found.prices)
 
     def subject(self, state: State) -> tuple[str, str]:
         """The model, and the devices."""
@@ -119,18 +101,15 @@ class FitScalePanel(AskedPanel):
         where = "no devices" if answer is None else ", ".join(answer.question.devices)
         return (state.settings.model if answer is None else answer.question.model), where
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.layouts.scaling_curve`."""
-        answer = state.scaling
-        if answer is None or answer.scaling is None:
-            return self.missing(answer, theme)
-        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure  # late: plotly takes seconds
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """See `alpa_explore.figures.layouts`."""
+        from alpa_explore.figures.layouts import scaling_curve_figure  # late: plotly takes seconds
 
-        return scaling_curve_figure(answer.scaling, theme)
+        return scaling_curve_figure(answer.found, theme=theme)
 
     def rows(self, state: State) -> Sequence[Row]:
         """One row for each device and number of nodes."""
-        found = None if state.scaling is None else state.scaling.scaling
+        found = None if state.scaling is None else state.scaling.found
         if found is None:
             return []
         from alpa_explore.uniform_layouts.report import scaling_table
@@ -213,11 +192,11 @@ def _nodes(text: str) -> tuple[tuple[int, ...], str]:
     return tuple(sorted({int(part) for part in parts})), ""
 
 
-def _progress_html(answer: ScalingAnswer, state: State) -> str:
+def _progress_html(answer: Answer[ScalingQuestion], state: State) -> str:
     """What is under way, or that the answer is for other settings; '' otherwise."""
     question, settings = answer.question, state.settings
     if answer.running:
-        points = () if answer.scaling is None else answer.scaling.points
+        points = () if answer.found is None else answer.found.points
         done = sum(point.state not in ("waiting", "fits") for point in points)
         total = max(len(question.devices) * len(question.nodes), 1)
         step = "" if answer.progress is None else f", {_STEPS[answer.progress.pass_name]}: {answer.progress.done:,}"
@@ -234,6 +213,6 @@ def _progress_html(answer: ScalingAnswer, state: State) -> str:
             f"This is {question.model} with a global batch of {question.global_batch:,}: press Find out for the present"
         )
         return f'<p class="alpa-question" role="status">{escape(text)} settings.</p>'
-    if answer.scaling is not None and not answer.scaling.whole:
+    if answer.found is not None and not answer.found.whole:
         return '<p class="alpa-question" role="status">Cancelled: these are the clusters that were priced by then.</p>'
     return ""

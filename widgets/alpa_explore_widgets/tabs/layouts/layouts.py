@@ -12,21 +12,21 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures.keys import key
+from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
-from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.fields import ChoiceField, choice_field, options, plain_button
+from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, State
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import LayoutsAnswer, State
 
 _ANY = ""
 _FILTERS: tuple[Axis, ...] = get_args(Axis)
@@ -51,25 +51,20 @@ class LayoutsPanel(AskedPanel):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        super().__init__()
+        super().__init__(session.layouts.layouts)
         self.listed = W.HTML()
         """Below the figure: the layouts under the filters."""
         self.widget.children = (*self.widget.children, self.listed)
 
     def controls(self) -> list[W.Widget]:
         """The columns of the table, and the buttons."""
-        self.columns = ChoiceField(
-            label="Columns",
-            hint="Of the table below the figure",
-            choices=[[name, name, ""] for name in _COLUMNS],
-            value="usual",
-        )
+        self.columns = choice_field("Columns", "Of the table below the figure", {name: name for name in _COLUMNS})
         self.watch(self.columns)
-        self.price = self.button(
+        self.price = plain_button(
             "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
         )
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
-        self.larger = self.button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
+        self.cancel = plain_button("Cancel", "Price no more; what is known stays", self.asked.cancel)
+        self.larger = plain_button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
         return [self.columns, self.price, self.cancel, self.larger]
 
     def below(self) -> list[W.Widget]:
@@ -84,9 +79,7 @@ class LayoutsPanel(AskedPanel):
         }
         self.watch(*self.filters.values())
         self.progress = W.HTML()
-        chips = W.HBox([*self.filters.values()])
-        chips.add_class("alpa-chips")
-        return [chips, self.progress]
+        return [box("alpa-chips", *self.filters.values()), self.progress]
 
     def follow(self, state: State) -> None:
         """Ask when first opened; offer what is there."""
@@ -94,61 +87,51 @@ class LayoutsPanel(AskedPanel):
             self._ask()
             return  # the change of the state shows this tab again
         answer = state.layouts
-        self.cancel.layout.display = "" if answer.running else "none"
+        set_shown(self.cancel, on=answer.running)
         self.show_progress(self.progress, _progress_html(answer, state))
-        self._offer_filters(answer.layouts)
-        larger = None if answer.layouts is None else answer.layouts.fits_on
-        self.larger.layout.display = "none" if larger is None else ""
+        self._offer_filters(answer.found)
+        larger = None if answer.found is None else answer.found.fits_on
+        set_shown(self.larger, on=larger is not None)
         if larger is not None:
             self.larger.description = f"Plan on {larger}"
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The layouts that are known, the filters and the columns."""
-        answer = state.layouts
-        known = (None, None, False) if answer is None else (answer.layouts, answer.fault, answer.running)
-        return (*known, self.columns.value, *self._where().items())
+        return (*super().depends_on(state), self.columns.value, *self._where().items())
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the filters."""
         question = question_of(replace(state.settings, num_microbatches=1))
         running = state.layouts is None or state.layouts.running
-        return (question, running, self._session.layouts.layouts_by_batch.found, *self._where().items())
-
-    def packed(self, state: State, theme: str) -> bytes | None:
-        """The figure for the batch of a state."""
-        answer = self._session.layouts.layouts_at(state.settings)
-        return None if answer is None else super().packed(replace(state, layouts=answer), theme)
+        return (question, running, self.asked.by_batch.found, *self._where().items())
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """The figure, and the table below it; or the whole table in their place."""
         super().update(state, theme, as_table=as_table)
         answer = state.layouts
-        layouts = None if answer is None or as_table else answer.layouts
+        layouts = None if answer is None or as_table else answer.found
         self.listed.value = (
             "" if answer is None or layouts is None else self._listed(answer, layouts, _beside(state, layouts))
         )
 
     def subject(self, state: State) -> tuple[str, str]:
         """Of the layouts, or of the controls before there are any."""
-        found = None if state.layouts is None else state.layouts.layouts
+        found = None if state.layouts is None else state.layouts.found
         if found is not None:
             return found.model, str(found.cluster)
         settings = state.settings
         return settings.model, f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.layouts.scatter`."""
-        answer = state.layouts
-        if answer is None or answer.layouts is None:
-            return self.missing(answer, theme)
-        from alpa_explore.figures.layouts.scatter import scatter_figure  # late: plotly takes seconds to import
+    def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
+        """See `alpa_explore.figures.layouts`."""
+        from alpa_explore.figures.layouts import scatter_figure  # late: plotly takes seconds to import
 
-        beside = _beside(state, answer.layouts)
-        return scatter_figure(answer.layouts, theme, where=self._where(), plan=beside, measured=answer.measured)
+        beside = _beside(state, answer.found)
+        return scatter_figure(answer.found, theme=theme, where=self._where(), plan=beside, measured=answer.measured)
 
     def rows(self, state: State) -> Sequence[Row]:
         """Every layout under the filters, the fastest first."""
-        found = None if state.layouts is None else state.layouts.layouts
+        found = None if state.layouts is None else state.layouts.found
         if found is None:
             return []
         from alpa_explore.uniform_layouts.report import layouts_table
@@ -165,14 +148,14 @@ class LayoutsPanel(AskedPanel):
     def _offer_filters(self, layouts: Layouts | None) -> None:
         for axis, field in self.filters.items():
             values = () if layouts is None else layouts.values(axis)
-            choices = [[_ANY, "any", ""], *([str(value), str(value), ""] for value in values)]
-            field.layout.display = "" if len(values) > 1 else "none"
+            choices = options({_ANY: "any", **{str(value): str(value) for value in values}})
+            set_shown(field, on=len(values) > 1)
             if choices != field.choices:
                 if field.value not in [value for value, *_ in choices]:
                     field.value = _ANY
                 field.choices = choices
 
-    def _listed(self, answer: LayoutsAnswer, layouts: Layouts, beside: PlanAsLayout | None) -> str:
+    def _listed(self, answer: Answer[LayoutQuestion], layouts: Layouts, beside: PlanAsLayout | None) -> str:
         """The table: the best layouts under the filters, each with a button that opens it."""
         names, runs = _COLUMNS[self.columns.value], {id(one.priced): one for one in answer.measured}
         ranks = {id(priced): rank for rank, priced in enumerate(layouts.ranked, 1)}
@@ -200,8 +183,8 @@ class LayoutsPanel(AskedPanel):
 
     def _plan_larger(self) -> None:
         answer = self._session.store.state.layouts
-        if answer is not None and answer.layouts is not None and answer.layouts.fits_on is not None:
-            self._session.plan_on(answer.layouts.fits_on)
+        if answer is not None and answer.found is not None and answer.found.fits_on is not None:
+            self._session.plan_on(answer.found.fits_on)
 
 
 def _values(layouts: Layouts, priced: PricedLayout, run: MeasuredLayout | None) -> dict[str, str]:
@@ -262,7 +245,7 @@ def _note(text: str) -> str:
     return f'<p class="alpa-question" role="status">{escape(text)}</p>'
 
 
-def _progress_html(answer: LayoutsAnswer, state: State) -> str:
+def _progress_html(answer: Answer[LayoutQuestion], state: State) -> str:
     """What is under way, or that the answer is for other settings; '' otherwise."""
     if answer.running:
         progress = answer.progress
@@ -275,6 +258,6 @@ def _progress_html(answer: LayoutsAnswer, state: State) -> str:
     if answer.question != question_of(state.settings) and not state.replanning:
         now = question_of(state.settings).words
         return _note(f"These are the layouts of {answer.question.words}. Press Price layouts for {now}.")
-    if answer.layouts is not None and not answer.layouts.whole:
+    if answer.found is not None and not answer.found.whole:
         return _note("Cancelled: these are the layouts that were priced by then.")
     return ""
