@@ -38,9 +38,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
-def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> torch.Tensor:
+def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> Tensor:
     """[length]: for each place in zig-zag order of so many chunks (an even number) its place in natural order."""
     number = torch.arange(chunks, device=device)
     order = torch.where(number % 2 == 0, number // 2, chunks - 1 - number // 2)
@@ -50,17 +51,17 @@ def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") 
 @torch.library.custom_op(
     "alpa_explore::zigzag", mutates_args=(), schema="(Tensor natural, int dim, int chunks) -> Tensor"
 )
-def zigzag(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+def zigzag(natural: Tensor, dim: int, chunks: int) -> Tensor:
     """A tensor with the entries of `dim` in zig-zag order."""
     return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
 
 
 @zigzag.register_fake
-def _zigzag_shape(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+def _zigzag_shape(natural: Tensor, dim: int, chunks: int) -> Tensor:
     return natural.new_empty(natural.shape)
 
 
-def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Output [b, hq, sq, dv] and logsumexp [b, hq, sq] without a sink, as they are with `sink` [hq]."""
     total = torch.logaddexp(logsumexp, sink.to(logsumexp.dtype)[:, None])
     return output * torch.exp(logsumexp - total).unsqueeze(-1), total
@@ -71,9 +72,7 @@ def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor)
     mutates_args=(),
     schema="(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
 )
-def sink_gradient(
-    gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor
-) -> torch.Tensor:
+def sink_gradient(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
     dtype = logsumexp.dtype
     shares = torch.exp(sink.to(dtype)[:, None] - logsumexp)
@@ -81,7 +80,7 @@ def sink_gradient(
 
 
 @sink_gradient.register_fake
-def _shape(gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+def _shape(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     return torch.empty_like(sink)
 
 
@@ -105,20 +104,20 @@ _OPTIONS = (
     schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
 )
 def attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    seed: torch.Tensor | None = None,
+    seed: Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
     chunks: int = 0,
-    sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    sink: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
 
     `mask` broadcasts to [b, hq, sq, sk]: boolean (true: takes part) or added to the scores. `causal`: query i sees the
@@ -155,22 +154,22 @@ def attention(
     f" {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def attention_backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    output: Tensor,
+    logsumexp: Tensor,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    seed: torch.Tensor | None = None,
+    seed: Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
     chunks: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none.
 
     A sink is in `output` and `logsumexp`.
@@ -199,8 +198,8 @@ def attention_backward(
 
 @attention.register_fake
 def _shapes(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, *options: Any, **named: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any, **named: Any
+) -> tuple[Tensor, Tensor]:
     _check(query, key, value, mask)
     output = query.new_empty(*query.shape[:-1], value.shape[-1])
     return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
@@ -208,20 +207,14 @@ def _shapes(
 
 @attention_backward.register_fake
 def _backward_shapes(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    *options: Any,
-    **named: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any, **named: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     _check(query, key, value, mask)
     dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
     return dq, dk, dv
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     query, key, value, mask, causal, scale, dropout, seed, first, *more, sink = inputs
     ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, *more)
     ctx.save_for_backward(query, key, value, mask, *output, seed, sink)
@@ -229,7 +222,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
+def _differentiate(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     nothing = (None,) * 9
     if gradient is None:
         return (None, None, None, *nothing, None)
@@ -242,7 +235,7 @@ def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[to
 attention.register_autograd(_differentiate, setup_context=_keep)
 
 
-def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
     """ValueError for shapes that do not belong together."""
     samples, heads, rows, size = query.shape
     groups, columns = key.shape[1:3]
@@ -259,28 +252,24 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _ordered_whole(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, seed: torch.Tensor | None, chunks: int
-) -> bool:
+def _ordered_whole(query: Tensor, key: Tensor, mask: Tensor | None, seed: Tensor | None, chunks: int) -> bool:
     """Whether all of a sequence in zig-zag order is there: in natural order a fused kernel may compute it."""
     return chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and seed is None
 
 
-def _natural(length: int, chunks: int, device: torch.device) -> torch.Tensor:
+def _natural(length: int, chunks: int, device: torch.device) -> Tensor:
     """[length]: the place in zig-zag order of each place in natural order."""
     return zigzag_places(length, chunks, device).argsort()
 
 
-def _products(query: torch.Tensor, key: torch.Tensor, scale: float, softcap: float) -> torch.Tensor:
+def _products(query: Tensor, key: Tensor, scale: float, softcap: float) -> Tensor:
     """[b, hq, sq, sk], before any mask."""
     dtype = wide(query.dtype)
     products = query.to(dtype) @ _for_each_query_head(key, query).to(dtype).transpose(-2, -1) * scale
     return torch.tanh(products / softcap) * softcap if softcap else products
 
 
-def _masked(
-    scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, first_query: int, window: int, chunks: int
-) -> torch.Tensor:
+def _masked(scores: Tensor, mask: Tensor | None, causal: bool, first_query: int, window: int, chunks: int) -> Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -297,7 +286,7 @@ def _masked(
     return scores
 
 
-def _kept(scores: torch.Tensor, dropout: float, seed: torch.Tensor, first: Sequence[int]) -> torch.Tensor:
+def _kept(scores: Tensor, dropout: float, seed: Tensor, first: Sequence[int]) -> Tensor:
     """What dropout multiplies p with: 0 or 1 / (1 − dropout).
 
     The number of an entry, made of seed and position, is mixed as in SplitMix64 (Steele, Lea and Flood, "Fast
@@ -311,39 +300,39 @@ def _kept(scores: torch.Tensor, dropout: float, seed: torch.Tensor, first: Seque
     return (uniform >= dropout).to(scores.dtype) / (1 - dropout)
 
 
-def _mixed(number: torch.Tensor) -> torch.Tensor:
+def _mixed(number: Tensor) -> Tensor:
     """The last steps of SplitMix64; products wrap around."""
     number = (number ^ _shifted(number, 30)) * _FIRST_FACTOR
     number = (number ^ _shifted(number, 27)) * _SECOND_FACTOR
     return number ^ _shifted(number, 31)
 
 
-def _shifted(number: torch.Tensor, bits: int) -> torch.Tensor:
+def _shifted(number: Tensor, bits: int) -> Tensor:
     """Shifted right as an unsigned number."""
     return (number >> bits) & ((1 << 64 - bits) - 1)
 
 
-def _finite(logsumexp: torch.Tensor) -> torch.Tensor:
+def _finite(logsumexp: Tensor) -> Tensor:
     """As a column; that of a query that sees no key becomes 0, so that its shares become 0 too."""
     return logsumexp.masked_fill(logsumexp == -torch.inf, 0).unsqueeze(-1)
 
 
-def _for_each_query_head(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+def _for_each_query_head(shared: Tensor, query: Tensor) -> Tensor:
     """Keys or values with a head for each head of the queries."""
     return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
-def rows_of_heads(tensor: torch.Tensor) -> torch.Tensor:
+def rows_of_heads(tensor: Tensor) -> Tensor:
     """[b, h, s, d] with the heads of a position side by side in memory, as fused kernels write it: a model's
     transpose and reshape to [b, s, h·d] then moves nothing."""
     return tensor.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _fits_flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     causal: bool,
     dropout: float,
     first: Sequence[int],
@@ -367,15 +356,15 @@ def _fits_flash(
 
 
 def _flash_backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
     causal: bool,
     scale: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
     dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_backward(
         gradient if gradient.stride(-1) == 1 else gradient.contiguous(),  # that of a sum is one number, expanded

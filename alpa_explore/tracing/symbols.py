@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from alpa_explore.graph import Argument, Ref, Symbol
 
@@ -33,7 +34,7 @@ def from_symbol(symbol: Symbol) -> object:
     return getattr(torch, symbol.value)
 
 
-def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
+def to_torch(argument: Argument, tensors: Mapping[int, Tensor]) -> Any:
     """An argument in the form that torch takes: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
     if isinstance(argument, Ref):
         return tensors[argument.tensor]
@@ -52,9 +53,9 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
-def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
+def flatten_outputs(result: object) -> tuple[Tensor, ...]:
     """The result of an ATen call as a flat tuple of tensors; outputs that a mask disabled (None) are left out."""
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, Tensor):
         return (result,)
     if isinstance(result, Sequence):
         return tuple(t for part in result for t in flatten_outputs(part))

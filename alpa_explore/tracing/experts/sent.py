@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from alpa_explore.models.routed_experts import Gate
 from alpa_explore.tracing.experts.rows import Experts, gradients, placed, results, routes, wide
@@ -23,9 +24,7 @@ from alpa_explore.tracing.experts.whole import GATE
     mutates_args=(),
     schema="(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)",
 )
-def sent(
-    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sent(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tuple[Tensor, Tensor, Tensor]:
     """(rows [R, width], counts [devices, own], rows for each device [devices]). `tokens` may also be [T, k], one value
     for each choice: rows [R, 1]."""
     found = routes(chosen, firsts, own)
@@ -36,9 +35,7 @@ def sent(
 
 
 @sent.register_fake
-def _sent_shapes(
-    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _sent_shapes(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tuple[Tensor, Tensor, Tensor]:
     width = 1 if tokens.shape == chosen.shape else tokens.shape[1]
     counts = chosen.new_empty(len(firsts), own, dtype=torch.int64)
     return tokens.new_empty(chosen.numel(), width), counts, counts.new_empty(len(firsts))
@@ -51,10 +48,10 @@ def _sent_shapes(
     f" {GATE}, bool last_bias) -> (Tensor, Tensor, Tensor)",
 )
 def computed(
-    arrived: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    arrived: Tensor,
+    counts: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
@@ -62,7 +59,7 @@ def computed(
     alpha: float,
     shift: float,
     last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(results in the order of arrival, rows and hidden by expert)."""
     own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
     order = _by_expert(counts)
@@ -73,15 +70,15 @@ def computed(
 
 @computed.register_fake
 def _computed_shapes(
-    arrived: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    arrived: Tensor,
+    counts: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
     *options: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     width = sum(m.shape[2 if inputs_first else 1] for m in matrices[:-1])
     return torch.empty_like(arrived), torch.empty_like(arrived), arrived.new_empty(len(arrived), width)
 
@@ -93,13 +90,13 @@ def _computed_shapes(
     f" Tensor[] biases, {GATE}, bool last_bias) -> Tensor[]",
 )
 def computed_backward(
-    gradient: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    gradient: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    counts: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
@@ -107,7 +104,7 @@ def computed_backward(
     alpha: float,
     shift: float,
     last_bias: bool,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """[of rows, of weights, of each matrix, of each bias]. `gradient` [R, M] and `weights` [R, 1], as their gradients,
     are in the order of arrival; rows and hidden are by expert."""
     own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
@@ -121,15 +118,15 @@ def computed_backward(
 
 @computed_backward.register_fake
 def _computed_backward_shapes(
-    gradient: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    gradient: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    counts: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     *options: Any,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     return [torch.empty_like(t) for t in (gradient, weights, *matrices, *biases)]
 
 
@@ -138,14 +135,7 @@ def _computed_backward_shapes(
     mutates_args=(),
     schema="(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
 )
-def put(
-    rows: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor | None,
-    firsts: Sequence[int],
-    own: int,
-    summed: bool,
-) -> torch.Tensor:
+def put(rows: Tensor, chosen: Tensor, weights: Tensor | None, firsts: Sequence[int], own: int, summed: bool) -> Tensor:
     """[T, width], the sum over each token's experts, times `weights` [T, k] where given; not `summed`: [T, k] of rows
     of one number. `rows` are in the order in which they were sent."""
     places = placed(rows, routes(chosen, firsts, own), chosen)
@@ -157,23 +147,18 @@ def put(
 
 @put.register_fake
 def _put_shapes(
-    rows: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor | None,
-    firsts: Sequence[int],
-    own: int,
-    summed: bool,
-) -> torch.Tensor:
+    rows: Tensor, chosen: Tensor, weights: Tensor | None, firsts: Sequence[int], own: int, summed: bool
+) -> Tensor:
     return rows.new_empty(len(chosen), rows.shape[1]) if summed else rows.new_empty(chosen.shape)
 
 
-def _by_expert(counts: torch.Tensor) -> torch.Tensor:
+def _by_expert(counts: Tensor) -> Tensor:
     """The rows that arrived, by expert and then by sender."""
     senders, own = counts.shape
     expert = torch.arange(own, device=counts.device).repeat(senders)
     return torch.argsort(expert.repeat_interleave(counts.flatten()), stable=True)
 
 
-def _in_order(rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+def _in_order(rows: Tensor, order: Tensor) -> Tensor:
     """Undo taking rows in an order."""
     return torch.empty_like(rows).index_copy_(0, order, rows)

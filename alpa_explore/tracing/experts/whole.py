@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from alpa_explore.models.routed_experts import Gate
 from alpa_explore.tracing.experts.rows import Experts, gradients, placed, results, routes, wide
@@ -35,11 +36,11 @@ _SHARD = "int first, int total, bool last_bias"
     f" {GATE}, {_SHARD}) -> (Tensor, Tensor, Tensor)",
 )
 def experts(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
@@ -49,7 +50,7 @@ def experts(
     first: int,
     total: int,
     last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(y [T, M], rows, hidden): tokens [T, M], chosen [T, k] of integers, weights [T, k], and matrices and biases as
     `models.routed_experts` has them."""
     own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
@@ -69,13 +70,13 @@ def experts(
     f" Tensor[] biases, {GATE}, {_SHARD}) -> Tensor[]",
 )
 def experts_backward(
-    gradient: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    gradient: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
@@ -85,7 +86,7 @@ def experts_backward(
     first: int,
     total: int,
     last_bias: bool,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """[dtokens, dweights, a gradient for each matrix, one for each bias]; `gradient` is that of y."""
     own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
     found = routes(chosen, (first,), len(matrices[0]))
@@ -100,11 +101,11 @@ def experts_backward(
 
 @experts.register_fake
 def _shapes(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     activation: str,
     layout: str,
     inputs_first: bool,
@@ -114,27 +115,27 @@ def _shapes(
     first: int,
     total: int,
     last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     kept = _kept_shapes(tokens, chosen, matrices, inputs_first, total)
     return tokens.new_empty(tokens.shape), tokens.new_empty(kept[0]), tokens.new_empty(kept[1])
 
 
 @experts_backward.register_fake
 def _backward_shapes(
-    gradient: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    gradient: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     *options: Any,
     **named: Any,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     return [t.new_empty(t.shape) for t in (gradient, weights, *matrices, *biases)]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, chosen, weights, matrices, biases, *ctx.options = inputs
     ctx.count = len(matrices)
     ctx.save_for_backward(chosen, weights, *output[1:], *matrices, *biases)
@@ -142,7 +143,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, *_: None) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     chosen, weights, rows, hidden, *given = ctx.saved_tensors
     matrices, biases = given[: ctx.count], given[ctx.count :]
     nothing = (None,) * len(ctx.options)
@@ -159,7 +160,7 @@ experts.register_autograd(_differentiate, setup_context=_keep)
 
 
 def _kept_shapes(
-    tokens: torch.Tensor, chosen: torch.Tensor, matrices: Sequence[torch.Tensor], inputs_first: bool, total: int
+    tokens: Tensor, chosen: Tensor, matrices: Sequence[Tensor], inputs_first: bool, total: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of rows and hidden, with an even load."""
     own = len(matrices[0])
@@ -169,6 +170,6 @@ def _kept_shapes(
     return one, other
 
 
-def _packed(rows: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _packed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """In the shape of an even load where it has its elements."""
     return rows.view(shape) if rows.numel() == math.prod(shape) else rows

@@ -16,6 +16,7 @@ from the last step to the first.
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 @torch.library.custom_op(
@@ -24,8 +25,8 @@ import torch
     schema="(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def lstm_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, c: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(every h [n, t, hidden], the last c [n, hidden], every c, every i, f, g, o [n, t, 4 hidden]).
 
     `gates` [n, t, 4 hidden], `weight` [4 hidden, hidden]; `h` and `c` [n, hidden] are those before the first step.
@@ -48,14 +49,8 @@ def lstm_recurrence(
     " -> (Tensor, Tensor, Tensor)",
 )
 def lstm_recurrence_backward(
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    cells: torch.Tensor,
-    active: torch.Tensor,
-    c: torch.Tensor,
-    last: torch.Tensor | None,
-    reverse: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, last: Tensor | None, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of gates, h and c; `gradient` is that of every h, `last` that of the last c (None: zero)."""
     found = torch.empty_like(active)
     dh, dc = torch.zeros_like(c), torch.zeros_like(c) if last is None else last
@@ -78,8 +73,8 @@ def lstm_recurrence_backward(
     schema="(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
 )
 def gru_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, h: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
     """(every h [n, t, hidden], every r, z, n and the third part of u [n, t, 4 hidden]).
 
     `gates` [n, t, 3 hidden], `weight` [3 hidden, hidden], `bias` [3 hidden]; `h` [n, hidden] is that before the first
@@ -103,13 +98,8 @@ def gru_recurrence(
     " -> (Tensor, Tensor, Tensor)",
 )
 def gru_recurrence_backward(
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    made: torch.Tensor,
-    active: torch.Tensor,
-    h: torch.Tensor,
-    reverse: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of gates, of u [n, t, 3 hidden] and of h; `gradient` is that of every h, `made`."""
     found = active.new_empty((*active.shape[:2], 3 * h.shape[1]))
     inner, dh = torch.empty_like(found), torch.zeros_like(h)
@@ -129,9 +119,7 @@ def gru_recurrence_backward(
     mutates_args=(),
     schema="(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
 )
-def rnn_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, reverse: bool, relu: bool
-) -> torch.Tensor:
+def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu: bool) -> Tensor:
     """Every h, of the shape of `gates` [n, t, hidden]; `weight` [hidden, hidden], `h` [n, hidden]."""
     made = torch.empty_like(gates, memory_format=torch.contiguous_format)
     for step in _steps(gates, reverse):
@@ -147,8 +135,8 @@ def rnn_recurrence(
     schema="(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
 )
 def rnn_recurrence_backward(
-    gradient: torch.Tensor, weight: torch.Tensor, made: torch.Tensor, reverse: bool, relu: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, made: Tensor, reverse: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
     """The gradients of gates and of h; `gradient` is that of every h, `made`."""
     found = torch.empty_like(made)
     dh = gradient.new_zeros((gradient.shape[0], gradient.shape[2]))
@@ -159,52 +147,48 @@ def rnn_recurrence_backward(
     return found, dh
 
 
-def _steps(gates: torch.Tensor, reverse: bool) -> range:
+def _steps(gates: Tensor, reverse: bool) -> range:
     count = gates.shape[1]
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
 @lstm_recurrence.register_fake
-def _lstm_shapes(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, c: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, ...]:
+def _lstm_shapes(gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool) -> tuple[Tensor, ...]:
     every = (*gates.shape[:2], h.shape[1])
     return gates.new_empty(every), c.new_empty(c.shape), gates.new_empty(every), gates.new_empty(gates.shape)
 
 
 @lstm_recurrence_backward.register_fake
 def _lstm_backward_shapes(
-    gradient: torch.Tensor, weight: torch.Tensor, cells: torch.Tensor, active: torch.Tensor, c: torch.Tensor, *_: Any
-) -> tuple[torch.Tensor, ...]:
+    gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, *_: Any
+) -> tuple[Tensor, ...]:
     return active.new_empty(active.shape), c.new_empty(c.shape), c.new_empty(c.shape)
 
 
 @gru_recurrence.register_fake
-def _gru_shapes(
-    gates: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, h: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, ...]:
+def _gru_shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool) -> tuple[Tensor, ...]:
     return tuple(gates.new_empty((*gates.shape[:2], size * h.shape[1])) for size in (1, 4))
 
 
 @gru_recurrence_backward.register_fake
 def _gru_backward_shapes(
-    gradient: torch.Tensor, weight: torch.Tensor, made: torch.Tensor, active: torch.Tensor, h: torch.Tensor, _: bool
-) -> tuple[torch.Tensor, ...]:
+    gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, _: bool
+) -> tuple[Tensor, ...]:
     shape = (*active.shape[:2], 3 * h.shape[1])
     return active.new_empty(shape), active.new_empty(shape), h.new_empty(h.shape)
 
 
 @rnn_recurrence.register_fake
-def _rnn_shapes(gates: torch.Tensor, *_: Any) -> torch.Tensor:
+def _rnn_shapes(gates: Tensor, *_: Any) -> Tensor:
     return gates.new_empty(gates.shape)
 
 
 @rnn_recurrence_backward.register_fake
-def _rnn_backward_shapes(gradient: torch.Tensor, *_: Any) -> tuple[torch.Tensor, ...]:
+def _rnn_backward_shapes(gradient: Tensor, *_: Any) -> tuple[Tensor, ...]:
     return gradient.new_empty(gradient.shape), gradient.new_empty((gradient.shape[0], gradient.shape[2]))
 
 
-def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, weight, h, c, ctx.reverse = inputs
     made, _, cells, active = output
     ctx.save_for_backward(weight, h, c, made, cells, active)
@@ -212,9 +196,7 @@ def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ..
     ctx.set_materialize_grads(False)
 
 
-def _differentiate_lstm(
-    ctx: Any, gradient: torch.Tensor | None, last: torch.Tensor | None, *_: None
-) -> tuple[torch.Tensor | None, ...]:
+def _differentiate_lstm(ctx: Any, gradient: Tensor | None, last: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     weight, h, c, made, cells, active = ctx.saved_tensors
     if gradient is None and last is None:
         return (None,) * 5
@@ -225,7 +207,7 @@ def _differentiate_lstm(
     return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, dc, None
 
 
-def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, weight, bias, h, ctx.reverse = inputs
     ctx.biased = bias is not None
     ctx.save_for_backward(weight, h, *output)
@@ -233,7 +215,7 @@ def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...
     ctx.set_materialize_grads(False)
 
 
-def _differentiate_gru(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
+def _differentiate_gru(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     if gradient is None:
         return (None,) * 5
     weight, h, made, active = ctx.saved_tensors
@@ -242,18 +224,18 @@ def _differentiate_gru(ctx: Any, gradient: torch.Tensor | None, _: None) -> tupl
     return dgates, _weight_gradient(inner, h, made, ctx.reverse), dbias, dh, None
 
 
-def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, weight, h, ctx.reverse, ctx.relu = inputs
     ctx.save_for_backward(weight, h, output)
 
 
-def _differentiate_rnn(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _differentiate_rnn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     weight, h, made = ctx.saved_tensors
     dgates, dh = torch.ops.alpa_explore.rnn_recurrence_backward(gradient, weight, made, ctx.reverse, ctx.relu)
     return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, None, None
 
 
-def _weight_gradient(dgates: torch.Tensor, h: torch.Tensor, made: torch.Tensor, reverse: bool) -> torch.Tensor:
+def _weight_gradient(dgates: Tensor, h: Tensor, made: Tensor, reverse: bool) -> Tensor:
     """Σ over samples and steps of (gradient of the gates) ⊗ (h before the step): one product."""
     first = h.unsqueeze(1)
     before = torch.cat([made[:, 1:], first] if reverse else [first, made[:, :-1]], 1)

@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 @torch.library.custom_op(
@@ -20,9 +21,7 @@ import torch
     mutates_args=(),
     schema="(Tensor x, Tensor? weight, float eps, int dims=1) -> (Tensor, Tensor)",
 )
-def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float, dims: int = 1) -> tuple[Tensor, Tensor]:
     """(y of the shape and dtype of x, rstd in fp32 or wider). The last `dims` dims of x, which are those of `weight`,
     are normalised, and of size 1 in rstd."""
     if _fits_fused(x, weight):
@@ -41,9 +40,7 @@ def rms_norm(
     mutates_args=(),
     schema="(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight, int dims=1) -> Tensor[]",
 )
-def rms_norm_backward(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
-) -> list[torch.Tensor]:
+def rms_norm_backward(gradient: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None, dims: int = 1) -> list[Tensor]:
     """[dx] or, with a weight, [dx, dweight], of the shapes and dtypes of x and weight; `gradient` is that of y."""
     if _fits_fused(x, weight):
         mask = [True, weight is not None]
@@ -59,27 +56,23 @@ def rms_norm_backward(
 
 
 @rms_norm.register_fake
-def _shapes(
-    x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _shapes(x: Tensor, weight: Tensor | None, eps: float, dims: int = 1) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty((*x.shape[:-dims], *(1,) * dims), dtype=_wide(x.dtype))
 
 
 @rms_norm_backward.register_fake
-def _backward_shapes(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
-) -> list[torch.Tensor]:
+def _backward_shapes(gradient: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None, dims: int = 1) -> list[Tensor]:
     return [t.new_empty(t.shape) for t in (x, weight) if t is not None]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, weight, _, ctx.dims = inputs
     ctx.save_for_backward(x, output[1], weight)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
+def _differentiate(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     if gradient is None:
         return None, None, None, None
     dx, *dweight = torch.ops.alpa_explore.rms_norm_backward(gradient, *ctx.saved_tensors, ctx.dims)
@@ -98,7 +91,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _fits_fused(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+def _fits_fused(x: Tensor, weight: Tensor | None) -> bool:
     return x.is_cuda and (weight is None or weight.dtype == x.dtype)
 
 
@@ -107,7 +100,7 @@ def default_epsilon(dtype: torch.dtype) -> float:
     return float(torch.finfo(_wide(dtype)).eps)
 
 
-def fits(x: torch.Tensor, normalised: tuple[int, ...], weight: torch.Tensor | None) -> bool:
+def fits(x: Tensor, normalised: tuple[int, ...], weight: Tensor | None) -> bool:
     """Whether the operator computes a call; others (nested tensors, shapes that do not match) are left to torch."""
     if x.is_nested or not x.is_floating_point() or not normalised or math.prod(x.shape) == 0:
         return False

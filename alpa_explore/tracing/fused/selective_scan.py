@@ -14,24 +14,25 @@ computed in fp32.
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 _INPUTS = "Tensor x, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? d, Tensor? z, Tensor? bias, bool softplus"
-_Optional = torch.Tensor | None
+_Optional = Tensor | None
 
 
 @torch.library.custom_op("alpa_explore::selective_scan", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
 def selective_scan(
-    x: torch.Tensor,
-    delta: torch.Tensor,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
+    x: Tensor,
+    delta: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
     d: _Optional,
     z: _Optional,
     bias: _Optional,
     softplus: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """(the result in the dtype of x, the last state [n, channels, states] in the computed one).
 
     `x`, `delta` and `z` are [n, channels, t], `a` [channels, states], `b` and `c` [n, states, t], `d` and `bias`
@@ -58,18 +59,18 @@ def selective_scan(
     schema=f"(Tensor gradient, Tensor? last, {_INPUTS}) -> Tensor[]",
 )
 def selective_scan_backward(
-    gradient: torch.Tensor,
+    gradient: Tensor,
     last: _Optional,
-    x: torch.Tensor,
-    delta: torch.Tensor,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
+    x: Tensor,
+    delta: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
     d: _Optional,
     z: _Optional,
     bias: _Optional,
     softplus: bool,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """The gradients of all tensors that are given, in their order; `gradient` is that of the result, `last` that of
     the last state (None: zero)."""
     width = _dtype(x, a)
@@ -80,7 +81,7 @@ def selective_scan_backward(
     states = [u.new_zeros((*u.shape[:2], decay.shape[1]))]
     for step in steps:
         states.append(_next(states[-1], u, step_sizes, decay, b, step))
-    extra: list[torch.Tensor] = []  # of d, z and bias
+    extra: list[Tensor] = []  # of d, z and bias
     if z is not None:
         y = torch.stack([(states[step + 1] @ c[:, :, step, None]).squeeze(2) for step in steps], 2)
         y = y if d is None else y + u * d.to(width).unsqueeze(1)
@@ -111,35 +112,33 @@ def selective_scan_backward(
     return [of.to(t.dtype).contiguous() for of, t in zip(found, given, strict=True)]
 
 
-def _next(
-    state: torch.Tensor, u: torch.Tensor, step_sizes: torch.Tensor, decay: torch.Tensor, b: torch.Tensor, step: int
-) -> torch.Tensor:
+def _next(state: Tensor, u: Tensor, step_sizes: Tensor, decay: Tensor, b: Tensor, step: int) -> Tensor:
     size = step_sizes[:, :, step, None]
     return torch.exp(size * decay) * state + (size * u[:, :, step, None]) * b[:, None, :, step]
 
 
-def _step_sizes(delta: torch.Tensor, bias: _Optional, softplus: bool, dtype: torch.dtype) -> torch.Tensor:
+def _step_sizes(delta: Tensor, bias: _Optional, softplus: bool, dtype: torch.dtype) -> Tensor:
     """Δ."""
     size = delta.to(dtype) if bias is None else delta.to(dtype) + bias.to(dtype).unsqueeze(1)
     return functional.softplus(size) if softplus else size
 
 
-def _dtype(x: torch.Tensor, a: torch.Tensor) -> torch.dtype:
+def _dtype(x: Tensor, a: Tensor) -> torch.dtype:
     """The dtype in which it is computed, and that of the last state."""
     return torch.float64 if torch.float64 in (x.dtype, a.dtype) else torch.float32
 
 
 @selective_scan.register_fake
-def _shapes(x: torch.Tensor, delta: torch.Tensor, a: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _shapes(x: Tensor, delta: Tensor, a: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty((*x.shape[:2], a.shape[1]), dtype=_dtype(x, a))
 
 
 @selective_scan_backward.register_fake
-def _backward_shapes(gradient: torch.Tensor, last: _Optional, *inputs: Any) -> list[torch.Tensor]:
-    return [t.new_empty(t.shape) for t in inputs if isinstance(t, torch.Tensor)]
+def _backward_shapes(gradient: Tensor, last: _Optional, *inputs: Any) -> list[Tensor]:
+    return [t.new_empty(t.shape) for t in inputs if isinstance(t, Tensor)]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.softplus = inputs
     ctx.save_for_backward(*tensors)
     ctx.set_materialize_grads(False)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -55,11 +56,11 @@ class KnownValues:
     def __init__(self) -> None:
         self._real: Any = WeakTensorKeyDictionary()
 
-    def readable(self, function: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
+    def readable(self, function: Any, args: tuple[Any, ...]) -> Tensor | None:
         """The real tensor that the call reads a value of, if that is known."""
-        if _name(function) not in _READ or not args or not isinstance(args[0], torch.Tensor):
+        if _name(function) not in _READ or not args or not isinstance(args[0], Tensor):
             return None
-        known: torch.Tensor | None = self._real.get(args[0])
+        known: Tensor | None = self._real.get(args[0])
         return known
 
     def places(self, function: Any, args: tuple[Any, ...]) -> tuple[list[int], ...] | None:
@@ -67,7 +68,7 @@ class KnownValues:
         if _name(function) not in ("__getitem__", "masked_select") or len(args) != 2:
             return None
         values, mask = args
-        if not (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.dim() and mask in self._real):
+        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.dim() and mask in self._real):
             return None
         covered = values.shape if _name(function) == "masked_select" else values.shape[: mask.dim()]
         if mask.shape != covered:
@@ -89,7 +90,7 @@ class KnownValues:
         if name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs:
             self._real.clear()  # one of them may be the tensor that was written to, or share its memory
             return
-        if not isinstance(result, torch.Tensor) or result.numel() > MOST_ELEMENTS:
+        if not isinstance(result, Tensor) or result.numel() > MOST_ELEMENTS:
             return
         if name in _FILLED and not _tensors((args[1:], kwargs)):  # of the first argument only the shape is read
             with _disable_current_modes():
@@ -108,7 +109,7 @@ class KnownValues:
 
     def _replaced(self, value: Any) -> Any:
         """An argument with known tensors in place of fake ones."""
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             return self._real[value]
         if isinstance(value, tuple | list):
             return type(value)(self._replaced(v) for v in value)
@@ -128,8 +129,8 @@ def _name(function: Any) -> str:
     return getattr(function, "__name__", "")
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):
         value = tuple(value.values())

@@ -8,7 +8,7 @@ import operator
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch._subclasses import FakeTensor
 
 from alpa_explore.errors import CaptureError
@@ -73,7 +73,7 @@ def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
             found=f"torch.Generator ({node.target})",
             remedy="Draw without generator=, or draw before and pass the numbers as an input.",
         )
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         raise CaptureError(
             "The model uses a construct that is not a tensor operator",
             found=f"{node.target} ({type(value).__name__})",
@@ -125,9 +125,9 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
     if folded is not None:
         drafts.values[node] = folded
         return
-    parts = [value] if isinstance(value, torch.Tensor) else list(value)
+    parts = [value] if isinstance(value, Tensor) else list(value)
     made = [None if part is None else TracedTensor(node.name, place) for place, part in enumerate(parts)]
-    drafts.values[node] = TracedTensor(node.name) if isinstance(value, torch.Tensor) else tuple(made)
+    drafts.values[node] = TracedTensor(node.name) if isinstance(value, Tensor) else tuple(made)
     outputs = [part for part in parts if part is not None]
     read = keys((*arguments, *keywords.values()))
     for part in outputs:
