@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.graph import Operator
+from alpa_explore.sharding.rules.factors import Splits, Tensors, each_plane, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
@@ -12,7 +12,7 @@ def _nonempty(*splits: Split) -> Splits:
     return tuple(s for s in splits if s.size > 1)
 
 
-def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def convolution(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(x, weight, bias?): batch and output channels are spatial, input channels are reduced (ungrouped only).
 
     As in addmm only the first device adds the bias when input channels are sharded. Groups (depthwise: one per channel)
@@ -31,7 +31,7 @@ def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[T
     return _nonempty(batch, out, into)
 
 
-def convolution_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def convolution_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, x, weight) -> those of (dx, dweight, dbias) that the mask selects."""
     mask = cast("tuple[bool, ...]", operator.arguments[10])
     x, weight = inputs[1], inputs[2]
@@ -51,26 +51,10 @@ def convolution_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs
     return _nonempty(batch, out, into)
 
 
-def pooling(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """Samples and channels are independent; the indices that max pooling returns are relative to one plane."""
-    planes = len(inputs[0].shape) - 2
-    rows = [((d,) * len(inputs), (d,) * len(outputs), inputs[0].shape[d]) for d in range(planes)]
-    return along(inputs, outputs, rows)
-
-
 RULES = {
-    "aten.convolution.default": convolution,
-    "aten.convolution_backward.default": convolution_backward,
-    **dict.fromkeys(
-        (
-            "aten.max_pool2d_with_indices.default",
-            "aten.max_pool2d_with_indices_backward.default",
-            "aten.avg_pool2d.default",
-            "aten.avg_pool2d_backward.default",
-            "aten._adaptive_avg_pool2d.default",
-            "aten._adaptive_avg_pool2d_backward.default",
-        ),
-        pooling,
-    ),
+    **kinds("convolution", convolution),
+    **kinds("convolution_backward", convolution_backward),
+    **kinds("max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward", each_plane),
+    **kinds("_adaptive_avg_pool2d _adaptive_avg_pool2d_backward", each_plane),
 }
 HEAVY = frozenset(("aten.convolution.default", "aten.convolution_backward.default"))

@@ -4,8 +4,8 @@ With the classes sharded (a divided vocabulary) each device adds the losses of t
 backwards writes the gradient of its own classes (sharding.local).
 """
 
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.graph import Operator
+from alpa_explore.sharding.rules.factors import Splits, Tensors, einsum, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split, all_reduced
 
@@ -14,7 +14,7 @@ _NONE = 0
 _SCALAR_BYTES = 4
 
 
-def nll_forward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def nll_forward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(scores N×C×…, targets, weight?, reduction, ignored) -> (loss, total weight).
 
     Over a sharded batch each device adds the losses of its rows; the total weight (the number of targets that are not
@@ -34,7 +34,7 @@ def nll_forward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[T
     return tuple(s for s in (rows, classes) if s.size > 1)
 
 
-def nll_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def nll_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dloss, scores, targets, weight?, reduction, ignored, total weight): rows and classes are independent."""
     scores = inputs[1]
     if len(scores.shape) < 2:
@@ -46,20 +46,10 @@ def nll_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[
     return tuple(s for s in (rows, classes) if s.size > 1)
 
 
-def ctc(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(scores T×N×C, targets, frames, lengths) -> (losses, forward variables): samples are independent; a path takes
-    all frames, and any class."""
-    return along(inputs, outputs, [((1, 0, 0, 0), (0, 0), inputs[0].shape[1])])
-
-
-def ctc_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dlosses, scores, targets, frames, lengths, losses, forward variables) -> dscores."""
-    return along(inputs, outputs, [((0, 1, 0, 0, 0, 0, 0), (1,), outputs[0].shape[1])])
-
-
 RULES = {
-    "alpa_explore.ctc_loss.default": ctc,
-    "alpa_explore.ctc_loss_backward.default": ctc_backward,
-    **dict.fromkeys(("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"), nll_forward),
-    **dict.fromkeys(("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"), nll_backward),
+    # Samples are independent; a path takes all frames, and any class.
+    **kinds("ctc_loss", einsum(".n.,n.,n,n->n,n.."), "alpa_explore"),
+    **kinds("ctc_loss_backward", einsum("n,.n.,n.,n,n,n,n..->.n."), "alpa_explore"),
+    **kinds("nll_loss_forward nll_loss2d_forward", nll_forward),
+    **kinds("nll_loss_backward nll_loss2d_backward", nll_backward),
 }
