@@ -70,7 +70,7 @@ def each_other_dim(place: int, default: int = 0, *, linear: bool = True) -> Rule
             return d if len(tensor.shape) == rank else d - sum(u < d for u in uncut)
 
         rows = [
-            (*(tuple(along_dim(t, d) for t in side) for side in (inputs, outputs)), whole[d])
+            (tuple(along_dim(t, d) for t in inputs), tuple(along_dim(t, d) for t in outputs), whole[d])
             for d in range(rank)
             if d not in uncut
         ]
