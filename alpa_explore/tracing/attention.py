@@ -40,6 +40,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alpa_explore.tracing.custom import gradients, operator, wide
+
 
 def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> Tensor:
     """[length]: for each place in zig-zag order of so many chunks (an even number) its place in natural order."""
@@ -48,17 +50,13 @@ def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") 
     return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
 
 
-@torch.library.custom_op(
-    "alpa_explore::zigzag", mutates_args=(), schema="(Tensor natural, int dim, int chunks) -> Tensor"
+@operator(
+    "zigzag(Tensor natural, int dim, int chunks) -> Tensor",
+    lambda natural, dim, chunks: natural.new_empty(natural.shape),
 )
 def zigzag(natural: Tensor, dim: int, chunks: int) -> Tensor:
     """A tensor with the entries of `dim` in zig-zag order."""
     return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
-
-
-@zigzag.register_fake
-def _zigzag_shape(natural: Tensor, dim: int, chunks: int) -> Tensor:
-    return natural.new_empty(natural.shape)
 
 
 def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,21 +65,15 @@ def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, 
     return output * torch.exp(logsumexp - total).unsqueeze(-1), total
 
 
-@torch.library.custom_op(
-    "alpa_explore::sink_gradient",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+@operator(
+    "sink_gradient(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+    lambda gradient, output, logsumexp, sink: torch.empty_like(sink),
 )
 def sink_gradient(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
     dtype = logsumexp.dtype
     shares = torch.exp(sink.to(dtype)[:, None] - logsumexp)
     return -(shares * (gradient.to(dtype) * output.to(dtype)).sum(-1)).sum((0, 2)).to(sink.dtype)
-
-
-@sink_gradient.register_fake
-def _shape(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
-    return torch.empty_like(sink)
 
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
@@ -98,10 +90,26 @@ _OPTIONS = (
 )
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention",
-    mutates_args=(),
-    schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
+def _shapes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *_: Any, **named: Any
+) -> tuple[Tensor, Tensor]:
+    _check(query, key, value, mask)
+    output = query.new_empty(*query.shape[:-1], value.shape[-1])
+    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+
+
+def _backward_shapes(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *_: Any, **named: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(query, key, value, mask)
+    dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
+    return dq, dk, dv
+
+
+@operator(
+    f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor,"
+    " Tensor)",
+    _shapes,
 )
 def attention(
     query: Tensor,
@@ -147,11 +155,10 @@ def attention(
     return rows_of_heads(output.to(query.dtype)), logsumexp
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    f" {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+@operator(
+    "attention_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor"
+    f" logsumexp, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    _backward_shapes,
 )
 def attention_backward(
     gradient: Tensor,
@@ -196,43 +203,13 @@ def attention_backward(
     return rows_of_heads(dq.to(query.dtype)), rows_of_heads(dk.to(key.dtype)), rows_of_heads(dv.to(value.dtype))
 
 
-@attention.register_fake
-def _shapes(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any, **named: Any
-) -> tuple[Tensor, Tensor]:
-    _check(query, key, value, mask)
-    output = query.new_empty(*query.shape[:-1], value.shape[-1])
-    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
-
-
-@attention_backward.register_fake
-def _backward_shapes(
-    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any, **named: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    _check(query, key, value, mask)
-    dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
-    return dq, dk, dv
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, mask, causal, scale, dropout, seed, first, *more, sink = inputs
-    ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, *more)
-    ctx.save_for_backward(query, key, value, mask, *output, seed, sink)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    nothing = (None,) * 9
-    if gradient is None:
-        return (None, None, None, *nothing, None)
-    *tensors, seed, sink = ctx.saved_tensors
-    made = attention_backward(gradient, *tensors, ctx.causal, ctx.scale, ctx.dropout, seed, *ctx.last)
-    of_sink = None if sink is None else sink_gradient(gradient, *tensors[-2:], sink)
-    return (*made, *nothing, of_sink)
-
-
-attention.register_autograd(_differentiate, setup_context=_keep)
+@gradients(attention)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, causal, scale, dropout, seed, first, window, softcap, chunks, sink = inputs
+    options = causal, scale, dropout, seed, first, window, softcap, chunks
+    made = attention_backward(gradient, *tensors, *output, *options)
+    of_sink = None if sink is None else sink_gradient(gradient, *output, sink)
+    return *made, *(None for _ in (tensors[3], *options)), of_sink
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
@@ -245,11 +222,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> No
     scores = (samples, heads, rows, columns)
     if mask is not None and any(m not in (1, n) for m, n in zip(reversed(mask.shape), reversed(scores), strict=False)):
         raise ValueError(f"a mask of attention of shape {list(mask.shape)} for scores of {list(scores)}")
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of scores and logsumexp."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _ordered_whole(query: Tensor, key: Tensor, mask: Tensor | None, seed: Tensor | None, chunks: int) -> bool:

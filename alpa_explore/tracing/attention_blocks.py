@@ -7,21 +7,23 @@ logsumexp of the whole, and its gradients add up. Sums over blocks are in fp32 o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads, wide
+from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads
+from alpa_explore.tracing.custom import operator, wide
 
 _OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns, int before=0, int window=0, float softcap=0."
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_block",
-    mutates_args=(),
-    schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
+@operator(
+    "attention_block(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
     f" {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
+    lambda query, key, value, *_: (
+        rows_of_heads(query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))),
+        query.new_empty(query.shape[:-1], dtype=wide(query.dtype)),
+    ),
 )
 def attention_block(
     query: Tensor,
@@ -68,11 +70,14 @@ def attention_block(
     return output, logsumexp
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_block_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    f" Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+@operator(
+    "attention_block_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output,"
+    f" Tensor logsumexp, Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    lambda gradient, query, key, value, *_: (
+        rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype))),
+        rows_of_heads(torch.empty_like(key)),
+        rows_of_heads(torch.empty_like(value)),
+    ),
 )
 def attention_block_backward(
     gradient: Tensor,
@@ -113,17 +118,3 @@ def attention_block_backward(
 def _first(causal: bool, rows: Sequence[int], columns: Sequence[int], before: int) -> tuple[int, int, int]:
     """The position of the first query among the keys."""
     return 0, 0, (columns[1] - columns[0]) - (rows[1] - rows[0]) + before if causal else 0
-
-
-@attention_block.register_fake
-def _shapes(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    output = query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))
-    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
-
-
-@attention_block_backward.register_fake
-def _backward_shapes(
-    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    dq = rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype)))
-    return dq, rows_of_heads(torch.empty_like(key)), rows_of_heads(torch.empty_like(value))

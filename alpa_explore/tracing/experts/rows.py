@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.models.routed_experts import Gate
+from alpa_explore.tracing.custom import wide
 
 aten = torch.ops.aten
 _ALIGNMENT_BYTES = 16
@@ -32,6 +33,18 @@ class Experts(NamedTuple):
     def hidden_widths(self) -> list[int]:
         """Of the products with the up projections."""
         return [m.shape[2 if self.inputs_first else 1] for m in self.matrices[:-1]]
+
+
+def on_device(
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    gate: tuple[str, str, bool, float, float, float],
+    *,
+    last_bias: bool,
+) -> Experts:
+    """The experts of a device, from the arguments `whole.GATE` of operators."""
+    activation, layout, inputs_first, *numbers = gate
+    return Experts(matrices, biases, Gate(activation, layout, *numbers), inputs_first, last_bias)
 
 
 class Gradients(NamedTuple):
@@ -106,11 +119,6 @@ def placed(rows: Tensor, found: Routes, chosen: Tensor) -> Tensor:
     places = rows.new_zeros(chosen.numel(), rows.shape[1])
     places[found.order] = rows
     return places.view(*chosen.shape, -1)
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which values of `dtype` are added up."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _products(rows: Tensor, matrices: Tensor, counts: list[int], *, flipped: bool) -> Tensor:

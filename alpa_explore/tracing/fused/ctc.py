@@ -11,12 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alpa_explore.tracing.custom import gradients, operator
 
-@torch.library.custom_op(
-    "alpa_explore::ctc_loss",
-    mutates_args=(),
-    schema="(Tensor scores, Tensor targets, Tensor frames, Tensor lengths, int blank, bool zero_infinity)"
+
+@operator(
+    "ctc_loss(Tensor scores, Tensor targets, Tensor frames, Tensor lengths, int blank, bool zero_infinity)"
     " -> (Tensor, Tensor)",
+    lambda scores, targets, *_: (
+        scores.new_empty(scores.shape[1]),
+        scores.new_empty((*scores.shape[1::-1], 2 * targets.shape[1] + 1)),
+    ),
 )
 def ctc_loss(
     scores: Tensor, targets: Tensor, frames: Tensor, lengths: Tensor, blank: int, zero_infinity: bool
@@ -35,11 +39,10 @@ def ctc_loss(
     return loss, kept
 
 
-@torch.library.custom_op(
-    "alpa_explore::ctc_loss_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor scores, Tensor targets, Tensor frames, Tensor lengths, Tensor loss, Tensor alpha,"
-    " int blank, bool zero_infinity) -> Tensor",
+@operator(
+    "ctc_loss_backward(Tensor gradient, Tensor scores, Tensor targets, Tensor frames, Tensor lengths, Tensor loss,"
+    " Tensor alpha, int blank, bool zero_infinity) -> Tensor",
+    lambda gradient, scores, *_: scores.new_empty(scores.shape),
 )
 def ctc_loss_backward(
     gradient: Tensor,
@@ -60,31 +63,6 @@ def ctc_loss_backward(
     return found.contiguous()
 
 
-@ctc_loss.register_fake
-def _shapes(
-    scores: Tensor, targets: Tensor, frames: Tensor, lengths: Tensor, blank: int, zero_infinity: bool
-) -> tuple[Tensor, Tensor]:
-    samples = scores.shape[1]
-    return scores.new_empty(samples), scores.new_empty((samples, scores.shape[0], 2 * targets.shape[1] + 1))
-
-
-@ctc_loss_backward.register_fake
-def _backward_shapes(gradient: Tensor, scores: Tensor, *others: Any) -> Tensor:
-    return scores.new_empty(scores.shape)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.blank, ctx.zero_infinity = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if gradient is None:
-        return (None,) * 6
-    found = torch.ops.alpa_explore.ctc_loss_backward(gradient, *ctx.saved_tensors, ctx.blank, ctx.zero_infinity)
-    return found, None, None, None, None, None
-
-
-ctc_loss.register_autograd(_differentiate, setup_context=_keep)
+@gradients(ctc_loss)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor]:
+    return (ctc_loss_backward(gradient, *inputs[:4], *output, *inputs[4:]),)

@@ -18,11 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alpa_explore.tracing.custom import gradients, like, operator
 
-@torch.library.custom_op(
-    "alpa_explore::lstm_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor, Tensor)",
+
+def every(like: Tensor, h: Tensor, times: int = 1) -> Tensor:
+    """Empty, with so many times the hidden numbers for each sample and step."""
+    return like.new_empty((*like.shape[:2], times * h.shape[1]))
+
+
+@operator(
+    "lstm_recurrence(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor,"
+    " Tensor)",
+    lambda gates, weight, h, c, reverse: (every(gates, h), *like(c), every(gates, h), *like(gates)),
 )
 def lstm_recurrence(
     gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool
@@ -42,11 +49,10 @@ def lstm_recurrence(
     return made, c.clone(), cells, active
 
 
-@torch.library.custom_op(
-    "alpa_explore::lstm_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor cells, Tensor active, Tensor c, Tensor? last, bool reverse)"
-    " -> (Tensor, Tensor, Tensor)",
+@operator(
+    "lstm_recurrence_backward(Tensor gradient, Tensor weight, Tensor cells, Tensor active, Tensor c, Tensor? last,"
+    " bool reverse) -> (Tensor, Tensor, Tensor)",
+    lambda gradient, weight, cells, active, c, *_: tuple(like(active, c, c)),
 )
 def lstm_recurrence_backward(
     gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, last: Tensor | None, reverse: bool
@@ -67,10 +73,9 @@ def lstm_recurrence_backward(
     return found, dh, dc.clone()
 
 
-@torch.library.custom_op(
-    "alpa_explore::gru_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
+@operator(
+    "gru_recurrence(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
+    lambda gates, weight, bias, h, reverse: (every(gates, h), every(gates, h, 4)),
 )
 def gru_recurrence(
     gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool
@@ -91,11 +96,10 @@ def gru_recurrence(
     return made, active
 
 
-@torch.library.custom_op(
-    "alpa_explore::gru_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor made, Tensor active, Tensor h, bool reverse)"
+@operator(
+    "gru_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, Tensor active, Tensor h, bool reverse)"
     " -> (Tensor, Tensor, Tensor)",
+    lambda gradient, weight, made, active, h, reverse: (every(active, h, 3), every(active, h, 3), *like(h)),
 )
 def gru_recurrence_backward(
     gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, reverse: bool
@@ -114,10 +118,9 @@ def gru_recurrence_backward(
     return found, inner, dh
 
 
-@torch.library.custom_op(
-    "alpa_explore::rnn_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
+@operator(
+    "rnn_recurrence(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
+    lambda gates, *_: gates.new_empty(gates.shape),
 )
 def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu: bool) -> Tensor:
     """Every h, of the shape of `gates` [n, t, hidden]; `weight` [hidden, hidden], `h` [n, hidden]."""
@@ -129,10 +132,9 @@ def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu
     return made
 
 
-@torch.library.custom_op(
-    "alpa_explore::rnn_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
+@operator(
+    "rnn_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
+    lambda gradient, *_: (*like(gradient), gradient.new_empty((gradient.shape[0], gradient.shape[2]))),
 )
 def rnn_recurrence_backward(
     gradient: Tensor, weight: Tensor, made: Tensor, reverse: bool, relu: bool
@@ -152,87 +154,30 @@ def _steps(gates: Tensor, reverse: bool) -> range:
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
-@lstm_recurrence.register_fake
-def _lstm_shapes(gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool) -> tuple[Tensor, ...]:
-    every = (*gates.shape[:2], h.shape[1])
-    return gates.new_empty(every), c.new_empty(c.shape), gates.new_empty(every), gates.new_empty(gates.shape)
-
-
-@lstm_recurrence_backward.register_fake
-def _lstm_backward_shapes(
-    gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, *_: Any
+@gradients(lstm_recurrence, made=(0, 1))
+def _of_lstm(
+    inputs: tuple[Any, ...], output: tuple[Tensor, ...], gradient: Tensor | None, last: Tensor | None
 ) -> tuple[Tensor, ...]:
-    return active.new_empty(active.shape), c.new_empty(c.shape), c.new_empty(c.shape)
-
-
-@gru_recurrence.register_fake
-def _gru_shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool) -> tuple[Tensor, ...]:
-    return tuple(gates.new_empty((*gates.shape[:2], size * h.shape[1])) for size in (1, 4))
-
-
-@gru_recurrence_backward.register_fake
-def _gru_backward_shapes(
-    gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, _: bool
-) -> tuple[Tensor, ...]:
-    shape = (*active.shape[:2], 3 * h.shape[1])
-    return active.new_empty(shape), active.new_empty(shape), h.new_empty(h.shape)
-
-
-@rnn_recurrence.register_fake
-def _rnn_shapes(gates: Tensor, *_: Any) -> Tensor:
-    return gates.new_empty(gates.shape)
-
-
-@rnn_recurrence_backward.register_fake
-def _rnn_backward_shapes(gradient: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return gradient.new_empty(gradient.shape), gradient.new_empty((gradient.shape[0], gradient.shape[2]))
-
-
-def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, h, c, ctx.reverse = inputs
+    _, weight, h, c, reverse = inputs
     made, _, cells, active = output
-    ctx.save_for_backward(weight, h, c, made, cells, active)
-    ctx.mark_non_differentiable(cells, active)
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate_lstm(ctx: Any, gradient: Tensor | None, last: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    weight, h, c, made, cells, active = ctx.saved_tensors
-    if gradient is None and last is None:
-        return (None,) * 5
     gradient = torch.zeros_like(made) if gradient is None else gradient
-    dgates, dh, dc = torch.ops.alpa_explore.lstm_recurrence_backward(
-        gradient, weight, cells, active, c, last, ctx.reverse
-    )
-    return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, dc, None
+    dgates, dh, dc = lstm_recurrence_backward(gradient, weight, cells, active, c, last, reverse)
+    return dgates, _weight_gradient(dgates, h, made, reverse), dh, dc
 
 
-def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, bias, h, ctx.reverse = inputs
-    ctx.biased = bias is not None
-    ctx.save_for_backward(weight, h, *output)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
+@gradients(gru_recurrence)
+def _of_gru(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    _, weight, bias, h, reverse = inputs
+    dgates, inner, dh = gru_recurrence_backward(gradient, weight, *output, h, reverse)
+    dbias = None if bias is None else inner.sum((0, 1))
+    return dgates, _weight_gradient(inner, h, output[0], reverse), dbias, dh
 
 
-def _differentiate_gru(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if gradient is None:
-        return (None,) * 5
-    weight, h, made, active = ctx.saved_tensors
-    dgates, inner, dh = torch.ops.alpa_explore.gru_recurrence_backward(gradient, weight, made, active, h, ctx.reverse)
-    dbias = inner.sum((0, 1)) if ctx.biased else None
-    return dgates, _weight_gradient(inner, h, made, ctx.reverse), dbias, dh, None
-
-
-def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, weight, h, ctx.reverse, ctx.relu = inputs
-    ctx.save_for_backward(weight, h, output)
-
-
-def _differentiate_rnn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    weight, h, made = ctx.saved_tensors
-    dgates, dh = torch.ops.alpa_explore.rnn_recurrence_backward(gradient, weight, made, ctx.reverse, ctx.relu)
-    return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, None, None
+@gradients(rnn_recurrence)
+def _of_rnn(inputs: tuple[Any, ...], made: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    _, weight, h, reverse, relu = inputs
+    dgates, dh = rnn_recurrence_backward(gradient, weight, made, reverse, relu)
+    return dgates, _weight_gradient(dgates, h, made, reverse), dh
 
 
 def _weight_gradient(dgates: Tensor, h: Tensor, made: Tensor, reverse: bool) -> Tensor:
@@ -240,8 +185,3 @@ def _weight_gradient(dgates: Tensor, h: Tensor, made: Tensor, reverse: bool) -> 
     first = h.unsqueeze(1)
     before = torch.cat([made[:, 1:], first] if reverse else [first, made[:, :-1]], 1)
     return dgates.flatten(0, 1).t() @ before.flatten(0, 1)
-
-
-lstm_recurrence.register_autograd(_differentiate_lstm, setup_context=_keep_lstm)
-gru_recurrence.register_autograd(_differentiate_gru, setup_context=_keep_gru)
-rnn_recurrence.register_autograd(_differentiate_rnn, setup_context=_keep_rnn)

@@ -11,17 +11,18 @@ kernels do, the backward pass keeps nothing but the inputs and goes through the 
 independent. 16-bit inputs are computed in fp32.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, like, operator, wide
 
 _NONE = -1e38
 """The exponent before the first step: no weight at all."""
 
 
-@torch.library.custom_op(
-    "alpa_explore::wkv", mutates_args=(), schema="(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor"
+@operator(
+    "wkv(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor",
+    lambda decay, first, key, value: key.new_empty(key.shape),
 )
 def wkv(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """y, of the shape and dtype of `key`. `decay` (below zero) and `first` [c]; `key` and `value` [n, t, c]."""
@@ -35,11 +36,10 @@ def wkv(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return made
 
 
-@torch.library.custom_op(
-    "alpa_explore::wkv_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
+@operator(
+    "wkv_backward(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda gradient, *others: tuple(like(*others)),
 )
 def wkv_backward(
     gradient: Tensor, decay: Tensor, first: Tensor, key: Tensor, value: Tensor
@@ -90,27 +90,10 @@ def _shares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _wide(*tensors: Tensor) -> tuple[Tensor, ...]:
     """In the dtype in which all of them are computed."""
-    double = any(t.dtype == torch.float64 for t in tensors)
-    return tuple(t.to(torch.float64 if double else torch.float32) for t in tensors)
+    return tuple(t.to(wide(*(other.dtype for other in tensors))) for t in tensors)
 
 
-@wkv.register_fake
-def _shapes(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return key.new_empty(key.shape)
-
-
-@wkv_backward.register_fake
-def _backward_shapes(gradient: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    return tuple(t.new_empty(t.shape) for t in others)
-
-
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-    found: tuple[Tensor, ...] = torch.ops.alpa_explore.wkv_backward(gradient, *ctx.saved_tensors)
+@gradients(wkv)
+def _gradients(inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    found: tuple[Tensor, ...] = wkv_backward(gradient, *inputs)
     return found
-
-
-wkv.register_autograd(_differentiate, setup_context=_keep)
