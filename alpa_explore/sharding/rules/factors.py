@@ -7,6 +7,7 @@ rule of a family adds what is special to it.
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding import spec
@@ -19,7 +20,10 @@ Rule = Callable[[Operator, Tensors, Tensors], Splits]
 """An operator, its inputs and its outputs -> the splits of its work."""
 
 
-def kinds(names: str, rule: Rule, library: str = "aten") -> dict[str, Rule]:
+R = TypeVar("R")
+
+
+def kinds(names: str, rule: R, library: str = "aten") -> dict[str, R]:
     """A rule for several operators of a library: 'view squeeze.dim' are aten.view.default and aten.squeeze.dim."""
     return {f"{library}.{name}" if "." in name else f"{library}.{name}.default": rule for name in names.split()}
 

@@ -19,30 +19,12 @@ MOST_ELEMENTS = 1 << 20
 _MADE = frozenset({"arange", "eye", "full", "ones", "tensor", "zeros"})
 _FILLED = frozenset({"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"})
 _FOLLOWED = frozenset(
-    (
-        *(
-            "add",
-            "all",
-            "any",
-            "bool",
-            "cat",
-            "clamp",
-            "clone",
-            "contiguous",
-            "cumsum",
-            "diff",
-            "eq",
-            "expand",
-            "flatten",
-        ),
-        *("float", "ge", "gt", "int", "long", "pad"),
-        *("le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg"),
-        *("repeat", "reshape", "select"),
-        *("squeeze", "stack", "sub", "sum", "to", "tril", "triu", "unsqueeze", "view", "where"),
-        *("__add__", "__and__", "__eq__"),
-        *("__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__", "__ne__", "__neg__"),
-        *("__or__", "__radd__", "__rmul__", "__rsub__", "__sub__"),
-    )
+    """
+    add all any bool cat clamp clone contiguous cumsum diff eq expand flatten float ge gt int le logical_and
+    logical_not logical_or long lt mul ne neg pad repeat reshape select squeeze stack sub sum to tril triu unsqueeze
+    view where __add__ __and__ __eq__ __ge__ __getitem__ __gt__ __invert__ __le__ __lt__ __mul__ __ne__ __neg__
+    __or__ __radd__ __rmul__ __rsub__ __sub__
+    """.split()
 )
 _READ = frozenset({"__bool__", "__float__", "__index__", "__int__", "item", "tolist"})
 _IN_PLACE = frozenset({"__setitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__itruediv__"})
