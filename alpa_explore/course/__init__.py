@@ -21,7 +21,7 @@ registry    all exercises by their id; the one that a mistyped id means
 grading     an answer to a verdict: right, wrong or not an answer of this kind
 cards       what the functions return: HTML in a notebook, text on a terminal
 students    who answers, what was solved; kept in memory and, where possible, in the user's folder
-lessons     the notebooks as values: goals, structure, nbgrader, the index
+lessons     the notebooks as values: goals, nbgrader, the index
 ask         the functions of a notebook
 guessing    a guess of a layout and what came out; the league of guesses
 site        the lessons as a website, which needs no kernel

@@ -1,9 +1,8 @@
 """Sharding rules, one file for each operator family: an operator and its tensors in, the splits of its work out.
 
 `factors` makes the rules that differ in data only (`einsum("mk,kn->mn")`, `each_other_dim(1)`); read it first, then
-`matrix`, then any family: attention, convolution, creation, elementwise, experts, indexing, losses, normalization,
-recurrence, reductions, views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be
-replicated are in `HEAVY`.
+`products`, then any family: attention, creation, elementwise, experts, indexing, normalization, recurrence, reductions,
+views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
 
 To add a rule: enter the operator kind in the `RULES` of its family (or of a new file), with a rule of `factors` or a
 function of operator and tensors, and in `HEAVY` if its work must not be replicated; if it runs with changed
@@ -20,14 +19,12 @@ from collections.abc import Mapping
 
 from alpa_explore.sharding.rules import (
     attention,
-    convolution,
     creation,
     elementwise,
     experts,
     indexing,
-    losses,
-    matrix,
     normalization,
+    products,
     recurrence,
     reductions,
     views,
@@ -36,19 +33,17 @@ from alpa_explore.sharding.rules.factors import Rule
 
 RULES: Mapping[str, Rule] = {
     **attention.RULES,
-    **convolution.RULES,
     **creation.RULES,
     **elementwise.RULES,
     **experts.RULES,
     **indexing.RULES,
-    **losses.RULES,
-    **matrix.RULES,
     **normalization.RULES,
+    **products.RULES,
     **recurrence.RULES,
     **reductions.RULES,
     **views.RULES,
 }
 """Operator kind -> its rule."""
 
-HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY | experts.HEAVY | recurrence.HEAVY
+HEAVY: frozenset[str] = products.HEAVY | attention.HEAVY | experts.HEAVY | recurrence.HEAVY
 """Kinds whose work is never replicated along a mesh axis that could divide it."""

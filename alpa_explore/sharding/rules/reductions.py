@@ -1,5 +1,10 @@
-"""Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a row; a
-maximum or a scan needs the whole dim."""
+"""Reductions, scans and losses. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a
+row; a maximum or a scan needs the whole dim.
+
+Over a sharded batch the sum of a loss is pending; its divisor counts the targets of all shards. With the classes
+sharded (a divided vocabulary) each device adds the losses of the targets among its own classes, and backwards writes
+the gradient of its own classes (sharding.local).
+"""
 
 from dataclasses import replace
 from typing import cast
@@ -11,16 +16,19 @@ from alpa_explore.sharding.rules.factors import (
     Tensors,
     along,
     each_other_dim,
+    einsum,
     elementwise,
     is_floating,
     kinds,
     pending_sum,
 )
-from alpa_explore.sharding.spec import PARTIAL
-from alpa_explore.sharding.strategy import all_reduced
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.strategy import Split, all_reduced
 
 _NUMBER_BYTES = 4
 """A maximum or a sum is a float32."""
+_NONE = 0
+"""torch's code of the reduction that keeps one loss per target (1: their mean, 2: their sum)."""
 
 
 def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
@@ -88,6 +96,38 @@ def _softmax(place: int, statistics: int) -> Rule:
     return rule
 
 
+def nll_forward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """(scores N×C×…, targets, weight?, reduction, ignored) -> (loss, total weight).
+
+    Over a sharded batch each device adds the losses of its rows; the total weight (the number of targets that are not
+    ignored) is all-reduced, and a mean divides by it. Over sharded classes the losses of every device's own targets
+    are a pending sum; the total weight needs no sum where all targets weigh 1.
+    """
+    scores = inputs[0]
+    if len(scores.shape) < 2:
+        return ()
+    each = operator.arguments[3] == _NONE
+    weighs = len(inputs) > 2
+    loss = 0 if each else PARTIAL
+    weight = all_reduced(0 if each else _NUMBER_BYTES)
+    rows = Split("batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), weight)
+    own = (1, REPLICATE, *(0,) * weighs)
+    classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), weight if weighs else ())
+    return tuple(s for s in (rows, classes) if s.size > 1)
+
+
+def nll_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """(dloss, scores, targets, weight?, reduction, ignored, total weight): rows and classes are independent."""
+    scores = inputs[1]
+    if len(scores.shape) < 2:
+        return ()
+    weighs = len(inputs) > 4
+    gradient = 0 if operator.arguments[4] == _NONE else REPLICATE
+    rows = Split("batch", scores.shape[0], (gradient, 0, 0, *(REPLICATE,) * (len(inputs) - 3)), (0,))
+    classes = Split("classes", scores.shape[1], (REPLICATE, 1, REPLICATE, *(0,) * weighs, REPLICATE), (1,))
+    return tuple(s for s in (rows, classes) if s.size > 1)
+
+
 _WHOLE_DIMS = """
     amax amin max.dim min.dim argmax argmin any.dim any all all.dim max min logsumexp any.dims all.dims prod
     prod.dim_int var.correction std.correction var_mean.correction
@@ -102,4 +142,9 @@ RULES = {
     **kinds("cumsum sort", each_other_dim(1, -1, linear=False)),
     **kinds("topk", each_other_dim(2, -1, linear=False)),
     **kinds("histc", histogram),
+    # Samples are independent; a path takes all frames, and any class.
+    **kinds("ctc_loss", einsum(".n.,n.,n,n->n,n.."), "alpa_explore"),
+    **kinds("ctc_loss_backward", einsum("n,.n.,n.,n,n,n,n..->.n."), "alpa_explore"),
+    **kinds("nll_loss_forward nll_loss2d_forward", nll_forward),
+    **kinds("nll_loss_backward nll_loss2d_backward", nll_backward),
 }
