@@ -1,11 +1,11 @@
 """Arguments of ATen calls as frozen values and back: constants become Symbols."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from alpa_explore.graph import Argument, Ref, Symbol
 
@@ -22,6 +22,30 @@ def to_symbol(value: object) -> Symbol | None:
     if isinstance(value, complex):
         return Symbol("complex", repr(value))
     return None
+
+
+def frozen(value: Any, of_node: Callable[[fx.Node], Any]) -> Any:
+    """An argument of a traced call as a frozen value, with `of_node` of each node in it."""
+    if isinstance(value, fx.Node):
+        return of_node(value)
+    if isinstance(value, list | tuple):
+        return tuple(frozen(part, of_node) for part in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    symbol = to_symbol(value)
+    assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
+    return symbol
+
+
+def permutation(kind: str, arguments: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """The dims of a call of t, transpose or permute in the form of permute."""
+    if kind == "aten.permute.default":
+        return tuple(dim % rank for dim in arguments[1])
+    order = list(range(rank))
+    if rank > 1:
+        first, second = (0, 1) if kind == "aten.t.default" else (dim % rank for dim in arguments[1:3])
+        order[first], order[second] = order[second], order[first]
+    return tuple(order)
 
 
 def from_symbol(symbol: Symbol) -> object:

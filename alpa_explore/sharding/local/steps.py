@@ -8,7 +8,7 @@ and runs the same collectives in the same order; the calls between them may diff
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
 from alpa_explore.sharding.reshard import StepKind
@@ -129,33 +129,12 @@ class StepWriter:
         """Append a step of a ring: each of `size` devices along a mesh axis takes the value of the one before it."""
         return self.permute(value, axis, 0, tuple((place - 1) % size for place in range(size)))
 
-    def _collective(
-        self,
-        kind: StepKind,
-        value: Ref,
-        axes: tuple[int, ...],
-        *,
-        joined: int | None = None,
-        cut: int | None = None,
-        reduction: Reduction = Reduction.SUM,
-        order: tuple[int, ...] = (),
-        sizes: tuple[int, ...] = (),
-    ) -> Ref:
-        self._steps.append(
-            LocalCollective(
-                kind=kind,
-                axes=axes,
-                source=value.tensor,
-                target=self._next,
-                joined=joined,
-                cut=cut,
-                reduction=reduction,
-                order=order,
-                sizes=sizes,
-            )
-        )
+    def _collective(self, kind: StepKind, value: Ref, axes: tuple[int, ...], **fields: Any) -> Ref:
+        """Append a collective with these fields of `LocalCollective`."""
+        step = LocalCollective(kind=kind, axes=axes, source=value.tensor, target=self._next, **fields)
+        self._steps.append(step)
         self._next += 1
-        return Ref(self._next - 1)
+        return Ref(step.target)
 
     def cast(self, value: Ref, source: str, target: str) -> Ref:
         """`value`, of dtype `source`, in dtype `target`; no step where they are equal."""

@@ -30,22 +30,14 @@ def lstm(input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tenso
     return _layers(_lstm, True, input, states, weights, *options)
 
 
-def gru(input: Tensor, h: Tensor, weights: Any, *options: Any) -> tuple[Tensor, ...]:
-    """What `torch.gru` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_gru, False, input, (h,), weights, *options)
+def _of_one_state(run: _Run, *, outside: bool) -> Callable[..., tuple[Tensor, ...]]:
+    """What `torch.gru` and the others of one state return: outputs, last h."""
 
+    def layers(input: Tensor, h: Tensor, weights: Any, *options: Any) -> tuple[Tensor, ...]:
+        _refuse_packed(weights)
+        return _layers(run, outside, input, (h,), weights, *options)
 
-def rnn_tanh(input: Tensor, h: Tensor, weights: Any, *options: Any) -> tuple[Tensor, ...]:
-    """What `torch.rnn_tanh` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_rnn(relu=False), True, input, (h,), weights, *options)
-
-
-def rnn_relu(input: Tensor, h: Tensor, weights: Any, *options: Any) -> tuple[Tensor, ...]:
-    """What `torch.rnn_relu` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_rnn(relu=True), True, input, (h,), weights, *options)
+    return layers
 
 
 def packed(*arguments: Any, **keywords: Any) -> NoReturn:
@@ -56,16 +48,6 @@ def packed(*arguments: Any, **keywords: Any) -> NoReturn:
         remedy="Give the padded tensor to the recurrent layer, and leave the padding out of the loss (ignore_index, or "
         "a mask); an LSTM, GRU or RNN in one direction computes the same for the positions that are not padding.",
     )
-
-
-CALLS: Mapping[Any, Callable[..., Any]] = {
-    torch.lstm: lstm,
-    torch.gru: gru,
-    torch.rnn_tanh: rnn_tanh,
-    torch.rnn_relu: rnn_relu,
-    torch._VF._pack_padded_sequence: packed,
-}
-"""torch's own functions, and what takes their place."""
 
 
 def _layers(
@@ -124,6 +106,16 @@ def _rnn(*, relu: bool) -> _Run:
         return [recurrence.rnn_recurrence(gates, weight, states[0], reverse, relu)]
 
     return run
+
+
+CALLS: Mapping[Any, Callable[..., Any]] = {
+    torch.lstm: lstm,
+    torch.gru: _of_one_state(_gru, outside=False),
+    torch.rnn_tanh: _of_one_state(_rnn(relu=False), outside=True),
+    torch.rnn_relu: _of_one_state(_rnn(relu=True), outside=True),
+    torch._VF._pack_padded_sequence: packed,
+}
+"""torch's own functions, and what takes their place."""
 
 
 def _projects(states: Any, weights: Any) -> bool:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -26,11 +26,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
-from alpa_explore.graph import Argument, Operator, Phase, Ref, Tensor, counts, tensor_refs
+from alpa_explore.graph import Operator, Phase, Ref, Tensor, counts, tensor_refs
 from alpa_explore.graph.loops import LoopBody, body_tensor, dump_body, without_unread
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.symbols import to_symbol
+from alpa_explore.tracing.symbols import frozen, permutation
 from alpa_explore.units import DTYPE_BYTES
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name
@@ -357,13 +357,13 @@ class _Writer:
         if kind in _SAME:
             self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]  # a node
             return True
-        arguments = tuple(self._argument(a) for a in node.args)
-        keywords = tuple((k, self._argument(v)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
+        arguments = tuple(frozen(a, self._ref) for a in node.args)
+        keywords = tuple((k, frozen(v, self._ref)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
         kind = _SPLIT.get(kind, kind)
         if kind in _VIEWS:
             kind, arguments = "aten.view.default", (arguments[0], tuple(value.shape))
         elif kind in ("aten.t.default", "aten.transpose.int"):
-            kind, arguments = "aten.permute.default", (arguments[0], _order(arguments, value.dim()))
+            kind, arguments = "aten.permute.default", (arguments[0], permutation(kind, arguments, value.dim()))
         outputs = {place: self._tensor(t) for place, t in made.items() if t is not None}
         inputs = tuple(t for a in (*arguments, *(v for _, v in keywords)) for t in tensor_refs(a))
         read, written = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs.values()]
@@ -395,24 +395,5 @@ class _Writer:
         self.tensors.append(body_tensor(len(self.tensors), tuple(value.shape), dtype))
         return len(self.tensors) - 1
 
-    def _argument(self, value: Any) -> Argument:
-        if isinstance(value, fx.Node):
-            return Ref(self.numbers[value])
-        if isinstance(value, list | tuple):
-            return tuple(self._argument(v) for v in value)
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        symbol = to_symbol(value)
-        assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
-        return symbol
-
-
-def _order(arguments: Sequence[Argument], rank: int) -> tuple[int, ...]:
-    """The dims of a transpose in the form of permute."""
-    order = list(range(rank))
-    first, second = 0, 1
-    if len(arguments) > 1:
-        first, second = (dim % rank for dim in cast("tuple[int, int]", arguments[1:3]))
-    if rank > 1:
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
+    def _ref(self, node: fx.Node) -> Ref:
+        return Ref(self.numbers[node])
