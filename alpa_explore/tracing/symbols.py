@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from alpa_explore.graph import Argument, Ref, Symbol
 
@@ -22,6 +23,11 @@ def to_symbol(value: object) -> Symbol | None:
     if isinstance(value, complex):
         return Symbol("complex", repr(value))
     return None
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors in some values and their containers."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
 def frozen(value: Any, of_node: Callable[[fx.Node], Any]) -> Any:

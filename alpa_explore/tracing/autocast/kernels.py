@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.library import Library, fallthrough_kernel
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = tuple(
     """
@@ -164,7 +165,7 @@ def _full_appended(operator: Any, casts: Casts) -> Callable[..., Any]:
 
 def _widest(operator: Any, casts: Casts) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        full = any(t.dtype == torch.float32 for t in _tensors((*args, *kwargs.values())))
+        full = any(isinstance(t, Tensor) and t.dtype == torch.float32 for t in tree_leaves((args, kwargs)))
         return _called(operator, args, kwargs, torch.float32 if full else region_dtype(), casts)
 
     return kernel
@@ -186,20 +187,5 @@ def _called(
     """`operator` without autocast, with its tensors in `dtype` where one is given."""
     with torch._C._ExcludeDispatchKeyGuard(_OUTSIDE):
         if dtype is not None:
-            args = tuple(_cast(value, dtype, casts) for value in args)
-            kwargs = {name: _cast(value, dtype, casts) for name, value in kwargs.items()}
+            args, kwargs = tree_map_only(Tensor, lambda tensor: casts(tensor, dtype), (args, kwargs))
         return operator(*args, **kwargs)
-
-
-def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
-    if isinstance(value, Tensor):
-        return casts(value, dtype)
-    return type(value)(_cast(part, dtype, casts) for part in value) if isinstance(value, list | tuple) else value
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)

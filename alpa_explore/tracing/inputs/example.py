@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing.inputs.losses import Division, Loss, divide
+from alpa_explore.tracing.symbols import tensors_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,7 @@ def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor, los
     """The tensors of a microbatch, in the order of `flatten_example`."""
     given = (inputs,) if isinstance(inputs, Tensor) else inputs
     division = divide(tuple(given) if isinstance(given, list) else given, loss)
-    leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    return tensors_in((division.arguments, division.keywords, division.targets))
 
 
 def _holds_tensors(value: object, depth: int = 4) -> bool:

@@ -11,7 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from alpa_explore.tracing.symbols import tensors_in
 
 MOST_ELEMENTS = 1 << 20
 """Values of larger tensors are not kept: masks of all scores would take gigabytes."""
@@ -61,7 +64,7 @@ class KnownValues:
     def follow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the value of the tensor that a call returned, if it follows from known ones."""
         name = _name(function)
-        if name == "__setitem__" and all(t in self._real for t in _tensors(args)):
+        if name == "__setitem__" and all(t in self._real for t in tensors_in(args)):
             target, place, value = self._replaced(args)
             with _disable_current_modes():
                 target = target.clone()
@@ -74,30 +77,24 @@ class KnownValues:
             return
         if not isinstance(result, Tensor) or result.numel() > MOST_ELEMENTS:
             return
-        if name in _FILLED and not _tensors((args[1:], kwargs)):  # of the first argument only the shape is read
+        if name in _FILLED and not tensors_in((args[1:], kwargs)):  # of the first argument only the shape is read
             with _disable_current_modes():
                 fill = _fill_of(name, args, kwargs)
                 self._real[result] = torch.full(tuple(result.shape), fill, dtype=result.dtype)
             return
-        if not (name in _FOLLOWED or (name in _MADE and not _tensors((args, kwargs)))):
+        if not (name in _FOLLOWED or (name in _MADE and not tensors_in((args, kwargs)))):
             return
-        if any(t not in self._real for t in _tensors((args, kwargs))):
+        if any(t not in self._real for t in tensors_in((args, kwargs))):
             return
-        real_args, real_kwargs = self._replaced(args), self._replaced(dict(kwargs))
+        real_args, real_kwargs = self._replaced((args, dict(kwargs)))
         with _disable_current_modes():
             real = function(*real_args, **real_kwargs)
         if real.shape == result.shape and real.dtype == result.dtype:
             self._real[result] = real
 
-    def _replaced(self, value: Any) -> Any:
-        """An argument with known tensors in place of fake ones."""
-        if isinstance(value, Tensor):
-            return self._real[value]
-        if isinstance(value, tuple | list):
-            return type(value)(self._replaced(v) for v in value)
-        if isinstance(value, dict):
-            return {k: self._replaced(v) for k, v in value.items()}
-        return value
+    def _replaced(self, values: Any) -> Any:
+        """Arguments with known tensors in place of fake ones."""
+        return tree_map_only(Tensor, self._real.__getitem__, values)
 
 
 def _fill_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -109,11 +106,3 @@ def _fill_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
 
 def _name(function: Any) -> str:
     return getattr(function, "__name__", "")
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, tuple | list) else []

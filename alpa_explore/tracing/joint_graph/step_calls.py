@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.trace import Run, as_traced, with_values_read
+from alpa_explore.tracing.symbols import tensors_in
 
 Call = tuple[str, tuple[int, ...]]
 """A call as text, with `#` for every tensor it reads or makes, and the numbers of those tensors."""
@@ -76,8 +76,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         result = func(*args, **(kwargs or {}))
         if func.namespace == "prim":  # reads the device or the layout of a tensor
             return result
-        self.read |= {id(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)} - self.made
-        made = (id(t) for t in tree_leaves(result) if isinstance(t, Tensor))
+        self.read |= {id(t) for t in tensors_in((args, kwargs))} - self.made
+        made = (id(t) for t in tensors_in(result))
         self.made |= {key for key in made if key not in self._number}  # `-` would go through all numbers
         self.calls.append(self.described((str(func), args, sorted((kwargs or {}).items()), result)))
         return result

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, fx
 
-from alpa_explore.graph import Argument
+from alpa_explore.graph import Argument, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,4 @@ class Drafts:
 
 def keys(argument: Any) -> tuple[TracedTensor, ...]:
     """The traced tensors inside an argument, in order of appearance."""
-    if isinstance(argument, TracedTensor):
-        return (argument,)
-    if isinstance(argument, tuple):
-        return tuple(k for a in argument for k in keys(a))
-    return ()
+    return tuple(part for part in leaves(argument) if isinstance(part, TracedTensor))

@@ -30,7 +30,7 @@ from alpa_explore.graph import Operator, Phase, Ref, Tensor, counts, tensor_refs
 from alpa_explore.graph.loops import LoopBody, body_tensor, dump_body, without_unread
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.symbols import frozen, permutation
+from alpa_explore.tracing.symbols import frozen, permutation, tensors_in
 from alpa_explore.units import DTYPE_BYTES
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name
@@ -213,17 +213,17 @@ class Around(TorchFunctionMode):
         """The tensors of `read`, where the scan is called."""
         known = dict(self._originals)
         for function, arguments, result in filter(None, self._calls):
-            if _tensors(result):
+            if tensors_in(result):
                 args, kwargs = tree_map_only(torch.Tensor, lambda t: known[id(t)], arguments)
-                made = _tensors(function(*args, **kwargs))
-                known.update((id(r), m) for r, m in zip(_tensors(result), made, strict=True))
+                made = tensors_in(function(*args, **kwargs))
+                known.update((id(r), m) for r, m in zip(tensors_in(result), made, strict=True))
         return [known[id(t)] for t in self.read]
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         arguments = args, kwargs or {}
-        read = _tensors(arguments)
+        read = tensors_in(arguments)
         # What is around the step is run without its contexts.
         plain = torch.is_grad_enabled() and not any(torch.is_autocast_enabled(d) for d in ("cpu", "cuda"))
         if plain and read and not any(id(t) in self._inside for t in read):
@@ -232,7 +232,7 @@ class Around(TorchFunctionMode):
                 return call[2]
         args, kwargs = tree_map_only(torch.Tensor, self._seen, arguments)
         made = function(*args, **kwargs)
-        self._inside.update((id(t), t) for t in _tensors(made))
+        self._inside.update((id(t), t) for t in tensors_in(made))
         return made
 
     def _record(self, function: Any, arguments: Any) -> tuple[Any, Any, Any] | None:
@@ -243,7 +243,7 @@ class Around(TorchFunctionMode):
         call = (function, arguments, made) if watched.repeatable else None
         self._calls.append(call)
         if call is not None:
-            self._stand_ins.update((id(t), t) for t in _tensors(made))
+            self._stand_ins.update((id(t), t) for t in tensors_in(made))
         return call
 
     def _standing_in(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -277,10 +277,6 @@ class _Repeatable(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
             self.repeatable = False
         return func(*args, **(kwargs or {}))
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
 
 
 _VIEWS = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
