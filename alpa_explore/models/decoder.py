@@ -7,6 +7,8 @@ Experts have no capacity: a gate chooses for each token, and no token is dropped
 chosen experts of a token (in attention H heads, K heads of keys and values, D head dim).
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from alpa_explore.models.configs.decoder import WINDOW_PERIOD
 from alpa_explore.models.routed_experts import Gate, routed_experts
 from alpa_explore.models.transformer import (
     INITIAL_STD,
+    Block,
     heads_of_groups,
     init_weights,
     rotary_tables,
@@ -251,28 +254,17 @@ class Experts(nn.Module):
         return y_BSM if self.shared is None else y_BSM + self.shared(x_BSM)
 
 
-class DecoderBlock(nn.Module):
+def decoder_block(config: DecoderConfig, index: int) -> Block:
     """Block number `index`."""
-
-    def __init__(self, config: DecoderConfig, index: int) -> None:
-        super().__init__()
-        self.attention_norm = RMSNorm(config.hidden)
-        window = config.window if index % WINDOW_PERIOD == 0 else None
-        latent = config.latent
-        self.attention = DecoderAttention(config, window) if latent is None else LatentAttention(config, latent)
-        self.mlp_norm = RMSNorm(config.hidden)
-        experts = config.experts
-        if experts is None or not config.has_experts(index):
-            self.mlp: nn.Module = (FusedSwiGLU if config.fused_projections else SwiGLU)(config.hidden, config.ffn)
-        else:
-            shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None
-            self.mlp = Experts(config, experts, shared)
-
-    def forward(self, x_BSM: Tensor, tables: Tables) -> Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), tables)
-        y_BSM: Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y_BSM
+    window = config.window if index % WINDOW_PERIOD == 0 else None
+    latent, experts = config.latent, config.experts
+    attention = DecoderAttention(config, window) if latent is None else LatentAttention(config, latent)
+    if experts is None or not config.has_experts(index):
+        mlp: nn.Module = (FusedSwiGLU if config.fused_projections else SwiGLU)(config.hidden, config.ffn)
+    else:
+        shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None
+        mlp = Experts(config, experts, shared)
+    return Block(partial(RMSNorm, config.hidden), attention, mlp)
 
 
 class Decoder(nn.Module):
@@ -285,7 +277,7 @@ class Decoder(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocabulary, config.hidden)
-        self.h = nn.ModuleList(DecoderBlock(config, index) for index in range(config.layers))
+        self.h = nn.ModuleList(decoder_block(config, index) for index in range(config.layers))
         self.final_norm = RMSNorm(config.hidden)
         self.head = None if config.tied else nn.Linear(config.hidden, config.vocabulary, bias=False)
         # One pair of tables for all layers: made inside them they would be tensors that cross every cut.

@@ -4,6 +4,8 @@ embedding. And with attention as one operator: Megatron-LM's and NeMo's (Nemotro
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, K heads of keys and values, G = H / K, D head dim.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from alpa_explore.models.configs import GPTConfig
 from alpa_explore.models.transformer import (
     INITIAL_STD,
+    Block,
     CausalSelfAttention,
     Decoder,
     FeedForward,
@@ -24,28 +27,16 @@ from alpa_explore.models.transformer import (
 )
 
 
-class GPTBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x))."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.hidden)
-        self.attention = CausalSelfAttention(config.hidden, config.heads)
-        self.mlp_norm = nn.LayerNorm(config.hidden)
-        self.mlp = FeedForward(config.hidden, config.mlp_ratio)
-
-    def forward(self, x_BSM: Tensor, mask_SS: Tensor) -> Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), mask_SS)
-        y: Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y
+def _block(config: GPTConfig) -> Block:
+    attention = CausalSelfAttention(config.hidden, config.heads)
+    return Block(partial(nn.LayerNorm, config.hidden), attention, FeedForward(config.hidden, config.mlp_ratio))
 
 
 class GPT(Decoder):
     """The model with its loss: `forward(tokens, targets)` is the mean cross-entropy."""
 
     def __init__(self, config: GPTConfig) -> None:
-        super().__init__(config, (GPTBlock(config) for _ in range(config.layers)))
+        super().__init__(config, (_block(config) for _ in range(config.layers)))
 
     def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""

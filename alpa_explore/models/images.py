@@ -8,6 +8,7 @@ dim.
 """
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from alpa_explore.models.configs import DiTConfig, ViTConfig
 from alpa_explore.models.configs.images import FREQUENCIES
-from alpa_explore.models.transformer import INITIAL_STD, FeedForward, init_weights
+from alpa_explore.models.transformer import INITIAL_STD, Block, FeedForward, init_weights
 
 
 class ImageAttention(nn.Module):
@@ -51,21 +52,9 @@ def init_image_weights(module: nn.Module) -> None:
 MLP_RATIO = 4
 
 
-class ViTBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x))."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.hidden)
-        self.attention = ImageAttention(config.hidden, config.heads)
-        self.mlp_norm = nn.LayerNorm(config.hidden)
-        self.mlp = FeedForward(config.hidden, MLP_RATIO)
-
-    def forward(self, x_BSM: Tensor) -> Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM))
-        y_BSM: Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y_BSM
+def _block(config: ViTConfig) -> Block:
+    attention = ImageAttention(config.hidden, config.heads)
+    return Block(partial(nn.LayerNorm, config.hidden), attention, FeedForward(config.hidden, MLP_RATIO))
 
 
 class ViT(nn.Module):
@@ -76,7 +65,7 @@ class ViT(nn.Module):
         self.patches = nn.Conv2d(3, config.hidden, config.patch, stride=config.patch)
         self.class_token = nn.Parameter(torch.empty(1, 1, config.hidden).normal_(std=INITIAL_STD))
         self.positions = nn.Parameter(torch.empty(config.tokens, config.hidden).normal_(std=INITIAL_STD))
-        self.h = nn.ModuleList(ViTBlock(config) for _ in range(config.layers))
+        self.h = nn.ModuleList(_block(config) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(config.hidden)
         self.head = nn.Linear(config.hidden, config.classes)
         self.apply(init_image_weights)

@@ -7,7 +7,8 @@ Channels i and i + D/2 are a pair, as Hugging Face and NeMo lay them out.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -126,6 +127,21 @@ class FeedForward(nn.Module):
         """(B, S, M) -> (B, S, M)."""
         y: Tensor = self.down(F.gelu(self.up(x_BSM), approximate="tanh"))
         return y
+
+
+class Block(nn.Module):
+    """x + attention(norm(x), …), then x + MLP(norm(x))."""
+
+    def __init__(self, norm: Callable[[], nn.Module], attention: nn.Module, mlp: nn.Module) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = norm(), attention
+        self.mlp_norm, self.mlp = norm(), mlp
+
+    def forward(self, x_BSM: Tensor, *of_attention: Any) -> Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), *of_attention)
+        y_BSM: Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
+        return y_BSM
 
 
 class Decoder(nn.Module):
