@@ -37,7 +37,7 @@ All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every Clus
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +86,8 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
 }
 """Field -> (least, most, unit with an example); a value outside was probably meant in another unit."""
 
+_Read = Callable[[Any, str, str], Any]
+"""(value, key, path of the file) -> the value of a field."""
 Parts = tuple[Device, Link, Link]
 """Device, link inside a node, link between nodes."""
 _LEVEL_KEYS = ("name", "of", "inside", "oversubscription", "bandwidth", "latency_seconds", "source")
@@ -220,8 +222,6 @@ def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link
         _check_keys(given, Link, path, key)
         names = ["bandwidth", "latency_seconds", *(["reduction_bandwidth"] if "reduction_bandwidth" in given else [])]
         figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in names}
-        if "reduction_bandwidth" in given:
-            figures["reduction_bandwidth"] = _number(given["reduction_bandwidth"], f"{key}.reduction_bandwidth", path)
         links.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
     return links[0], links[1]
 
@@ -265,91 +265,91 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     values: dict[str, Any] = {}
     for field in fields(Device):
         name, key = field.name, f"device.{field.name}"
-        if name == "mirror":  # it follows from the schedule
+        if name in _FROM_ELSEWHERE:
             if given.get(name) is not None:
-                raise _fault(path, key, repr(given[name])[:80], "Leave it out: a schedule with two copies has one.")
-            continue
-        if name == "measured":
-            if given.get(name) is not None:
-                raise _fault(
-                    path, key, str(given[name])[:80], "Name a file of kernels behind the device: 1x8:h100+FILE."
-                )
-            continue
-        if name not in given:
-            if base is not None:
-                values[name] = getattr(base, name)
-            elif field.default is MISSING and field.default_factory is MISSING:
-                raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
-            continue
-        value = given[name]
-        if name == "kernels":
-            values[name] = _kernels(value, path)
-            continue
-        if name == "software":
-            values[name] = _software(value, path)
-            continue
-        if name == "name":
-            values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
-        elif name == "source":
-            values[name] = _text(value, key, path)
-        elif name == "peak_flops":
-            values[name] = _peaks(value, path)
-        elif name == "block_formats":
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or len(value) > 10:
-                raise _fault(path, key, repr(value)[:80], "Give a list of names, such as mxfp8.")
-            values[name] = tuple(value)
-        elif name == "matmul_curve":
-            values[name] = _curve(value, path)
-        elif name == "memory_bytes":
-            values[name] = int(_number(value, key, path))
-        else:
-            values[name] = _number(value, key, path)
-            if name in _SHARES and values[name] > 1:
-                raise _fault(path, key, repr(value), "Give a share of 1 at most.")
+                raise _fault(path, key, str(given[name])[:80], _FROM_ELSEWHERE[name])
+        elif name in given:
+            read: _Read = _READ.get(name, _figure)
+            values[name] = read(given[name], key, path)
+        elif base is not None:
+            values[name] = getattr(base, name)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
     # A measured curve holds only for the figures that it was measured with.
     if base is not None and "matmul_curve" not in given and {"peak_flops", "matmul_efficiency"} & set(given):
         values["matmul_curve"] = ()
     return Device(**values)
 
 
-def _kernels(value: Any, path: str) -> KernelFigures | None:
+def _figure(value: Any, key: str, path: str) -> float:
+    number = _number(value, key, path)
+    if key.rpartition(".")[2] in _SHARES and number > 1:
+        raise _fault(path, key, repr(value), "Give a share of 1 at most.")
+    return number
+
+
+def _names(value: Any, key: str, path: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or len(value) > 10:
+        raise _fault(path, key, repr(value)[:80], "Give a list of names, such as mxfp8.")
+    return tuple(value)
+
+
+def _kernels(value: Any, key: str, path: str) -> KernelFigures | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise _fault(path, "device.kernels", repr(value)[:80], "Give the section of a preset that has it: h100.json.")
-    _check_keys(value, KernelFigures, path, "device.kernels")
+        raise _fault(path, key, repr(value)[:80], "Give the section of a preset that has it: h100.json.")
+    _check_keys(value, KernelFigures, path, key)
     missing = [
         f.name for f in fields(KernelFigures) if f.name not in value and f.default is f.default_factory is MISSING
     ]
     if missing:
-        raise _fault(path, f"device.kernels.{missing[0]}", "nothing", "Give it, or leave the section out.")
+        raise _fault(path, f"{key}.{missing[0]}", "nothing", "Give it, or leave the section out.")
     return KernelFigures(**value)
 
 
-def _software(value: Any, path: str) -> Software:
+def _software(value: Any, key: str, path: str) -> Software:
     if isinstance(value, str):
         return load_software(value)
     if not isinstance(value, dict):
-        raise _fault(path, "device.software", repr(value)[:80], f"Name one of {', '.join(software_names())}.")
+        raise _fault(path, key, repr(value)[:80], f"Name one of {', '.join(software_names())}.")
     value = {name: figure for name, figure in value.items() if name not in _RETIRED}
-    _check_keys(value, Software, path, "device.software")
+    _check_keys(value, Software, path, key)
     return Software(**value)
 
 
-def _peaks(value: Any, path: str) -> dict[str, float]:
+def _peaks(value: Any, key: str, path: str) -> dict[str, float]:
     if not isinstance(value, dict) or "float32" not in value:
-        raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s for each dtype, float32 among them.")
-    return {str(dtype): _number(rate, f"device.peak_flops.{dtype}", path) for dtype, rate in value.items()}
+        raise _fault(path, key, repr(value), "Give FLOP/s for each dtype, float32 among them.")
+    return {str(dtype): _number(rate, f"{key}.{dtype}", path) for dtype, rate in value.items()}
 
 
-def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
-    key, remedy = "device.matmul_curve", "Give pairs (FLOPs of a product, share of the peak), FLOPs ascending."
+def _curve(value: Any, key: str, path: str) -> tuple[tuple[float, float], ...]:
+    remedy = "Give pairs (FLOPs of a product, share of the peak), FLOPs ascending."
     if not isinstance(value, list) or not all(isinstance(p, list) and len(p) == 2 for p in value) or len(value) > 1000:
         raise _fault(path, key, repr(value)[:80], remedy)
     pairs = tuple((_number(x, key, path), _number(y, key, path)) for x, y in value)
     if any(a[0] >= b[0] for a, b in pairwise(pairs)) or any(share > 1 for _, share in pairs):
         raise _fault(path, key, repr(value)[:80], remedy)
     return pairs
+
+
+_FROM_ELSEWHERE = {
+    "mirror": "Leave it out: a schedule with two copies has one.",
+    "measured": "Name a file of kernels behind the device: 1x8:h100+FILE.",
+}
+"""Fields of a device that no file gives -> what to do in place of it."""
+_READ: Mapping[str, _Read] = {
+    "name": lambda value, key, path: checked_name(value, f"The cluster file {path} cannot be used: {key}"),
+    "source": lambda value, key, path: _text(value, key, path),
+    "memory_bytes": lambda value, key, path: int(_number(value, key, path)),
+    "peak_flops": _peaks,
+    "block_formats": _names,
+    "matmul_curve": _curve,
+    "kernels": _kernels,
+    "software": _software,
+}
+"""Field of a device that is more than a figure -> how it is read."""
 
 
 def _check_keys(

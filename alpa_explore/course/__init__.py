@@ -11,16 +11,17 @@
     points("03")               the points of a lesson: a number, which nbgrader reads
 
 kinds       kinds of answers: number, choice, items, words; how each is read, compared and shown
-definition  an exercise as a value: its numbers, question, truth, mistakes, hints, solution, premise
+texts       the texts of exercises, as templates in files
+definition  an exercise as a value: its numbers, truth, mistakes and texts
 sharing     plans that exercises share, made once per process
 examples    examples that lessons and exercises share: a model of a few blocks, an MLP as a sharding problem
-exercises   the exercises, one file a lesson
+exercises   the exercises: of each lesson a module, and a file of texts
 coding      functions to write, as text files; their checks; the process in which a solution runs
 registry    all exercises by their id; the one that a mistyped id means
 grading     an answer to a verdict: right, wrong or not an answer of this kind
 cards       what the functions return: HTML in a notebook, text on a terminal
 students    who answers, what was solved; kept in memory and, where possible, in the user's folder
-lessons     the notebooks as values: goals, structure, nbgrader, the index
+lessons     the notebooks as values: goals, nbgrader, the index
 ask         the functions of a notebook
 guessing    a guess of a layout and what came out; the league of guesses
 site        the lessons as a website, which needs no kernel

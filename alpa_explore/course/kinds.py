@@ -92,16 +92,18 @@ class Kind(Protocol):
 
     def slip(self, value: Any, truth: Any) -> str:
         """The hint for a value that is right in another unit; '' where it is not."""
+        return ""
 
     def side(self, value: Any, truth: Any) -> str:
         """What can be said of a wrong value without telling the truth; '' for nothing."""
+        return ""
 
     def show(self, value: Any) -> str:
         """A value as people read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class Number(Kind):
     """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', or 'share' (0.25, not 25 %)."""
 
     unit: str = ""
@@ -190,7 +192,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Kind):
     """One of several options, by its letter (a, b, …) or its text."""
 
     options: tuple[str, ...]
@@ -216,14 +218,6 @@ class Choice:
         assert truth in self.options, f"the truth {truth!r} is not among the options"
         return value == truth
 
-    def slip(self, _value: str, _truth: str) -> str:
-        """Nothing."""
-        return ""
-
-    def side(self, _value: str, _truth: str) -> str:
-        """Nothing."""
-        return ""
-
     def show(self, value: str) -> str:
         """'b) a slower network'."""
         return f"{_LETTERS[self.options.index(value)]}) {value}"
@@ -235,7 +229,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
+class Items(Kind):
     """Several numbers: a list, in an order that counts or not."""
 
     of: str
@@ -266,10 +260,6 @@ class Items:
         expected = self.read(truth)
         assert not isinstance(expected, Refusal), "the truth is a list"
         return value == expected
-
-    def slip(self, _value: tuple[Any, ...], _truth: Sequence[Any]) -> str:
-        """Nothing."""
-        return ""
 
     def side(self, value: tuple[Any, ...], truth: Sequence[Any]) -> str:
         """How many are right."""

@@ -22,7 +22,7 @@ TensorKind, TrainingGraph, Unfused, Written.
 """
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
-from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, Unfused, tensor_refs
+from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, Unfused, leaves, mapped, tensor_refs
 from alpa_explore.graph.tensor import GIVEN_KINDS, PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
 
@@ -41,6 +41,8 @@ __all__ = [
     "Unfused",
     "Written",
     "full_precision",
+    "leaves",
+    "mapped",
     "tensor_refs",
     "verify",
 ]

@@ -164,20 +164,12 @@ def without_unread(body: LoopBody) -> LoopBody:
 
 def renumbered(operator: Operator, index: int, number: Mapping[int, int]) -> Operator:
     """The operator at another place, with other numbers of its tensors."""
-
-    def argument(value: Argument) -> Argument:
-        if isinstance(value, Ref):
-            return Ref(number[value.tensor])
-        return tuple(map(argument, value)) if isinstance(value, tuple) else value
-
     return replace(
-        operator,
+        operator.mapped(lambda part: Ref(number[part.tensor]) if isinstance(part, Ref) else part),
         index=index,
         name=f"step.{index}",
         inputs=tuple(number[t] for t in operator.inputs),
         outputs=tuple(number[t] for t in operator.outputs),
-        arguments=tuple(map(argument, operator.arguments)),
-        keywords=tuple((name, argument(value)) for name, value in operator.keywords),
     )
 
 

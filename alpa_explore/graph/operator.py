@@ -3,11 +3,13 @@
 Its signature has no names: operators of equal signature have equal strategies and costs.
 """
 
+from __future__ import annotations
+
 import enum
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from alpa_explore.graph.tensor import Tensor
 
@@ -113,23 +115,51 @@ class Operator:
     source: str = ""
     """'file.py:123', the line of the model's code that called it; empty if unknown."""
 
+    @property
+    def values(self) -> tuple[Argument, ...]:
+        """All arguments, those with keywords last."""
+        return (*self.arguments, *(value for _, value in self.keywords))
+
+    def mapped(self, change: Callable[[Any], Any]) -> Operator:
+        """The same with every part of its arguments changed."""
+        keywords = tuple((name, mapped(value, change)) for name, value in self.keywords)
+        return replace(self, arguments=mapped(self.arguments, change), keywords=keywords)
+
+
+def leaves(argument: object) -> Iterator[Any]:
+    """The parts of an argument that are no tuples, in order of appearance."""
+    if isinstance(argument, tuple):
+        for part in argument:
+            yield from leaves(part)
+    else:
+        yield argument
+
+
+def mapped(argument: Any, change: Callable[[Any], Any]) -> Any:
+    """An argument with every part that is no tuple changed."""
+    return tuple(mapped(part, change) for part in argument) if isinstance(argument, tuple) else change(argument)
+
 
 def tensor_refs(argument: Argument) -> tuple[int, ...]:
     """The tensor indices inside an argument, in order of appearance."""
-    if isinstance(argument, Ref):
-        return (argument.tensor,)
-    if isinstance(argument, tuple):
-        return tuple(t for a in argument for t in tensor_refs(a))
-    return ()
+    return tuple(part.tensor for part in leaves(argument) if isinstance(part, Ref))
 
 
 def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> tuple[object, ...]:
     """Everything that strategies and their costs depend on; no names and no tensor numbers."""
     places = {t: i for i, t in enumerate(dict.fromkeys(operator.inputs))}
+
+    def strip(part: object) -> object:
+        """With the number of a tensor replaced by its position among the operator's own inputs."""
+        if isinstance(part, Ref):
+            return ("tensor", places[part.tensor])
+        # 1, 1.0 and True are equal in Python but not to an operator.
+        return (type(part).__name__, part if not (isinstance(part, float) and math.isnan(part)) else "nan")
+
     return (
         operator.kind,
-        _strip(operator.arguments, places),
-        tuple((name, _strip(value, places)) for name, value in operator.keywords),
+        mapped(operator.arguments, strip),
+        tuple((name, mapped(value, strip)) for name, value in operator.keywords),
         tuple((tensors[t].shape, tensors[t].dtype) for t in operator.inputs),
         tuple((tensors[t].shape, tensors[t].dtype) for t in operator.outputs),
         operator.flops,
@@ -141,13 +171,3 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.joined,
         operator.discovered,
     )
-
-
-def _strip(argument: object, places: dict[int, int]) -> object:
-    """`argument` with tensor numbers replaced by their position among the operator's own inputs."""
-    if isinstance(argument, Ref):
-        return ("tensor", places[argument.tensor])
-    if isinstance(argument, tuple):
-        return tuple(_strip(a, places) for a in argument)
-    # 1, 1.0 and True are equal in Python but not to an operator.
-    return (type(argument).__name__, argument if not (isinstance(argument, float) and math.isnan(argument)) else "nan")

@@ -7,15 +7,18 @@ Experts have no capacity: a gate chooses for each token, and no token is dropped
 chosen experts of a token (in attention H heads, K heads of keys and values, D head dim).
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LatentConfig
 from alpa_explore.models.configs.decoder import WINDOW_PERIOD
 from alpa_explore.models.routed_experts import Gate, routed_experts
 from alpa_explore.models.transformer import (
     INITIAL_STD,
+    Block,
     heads_of_groups,
     init_weights,
     rotary_tables,
@@ -24,17 +27,13 @@ from alpa_explore.models.transformer import (
     token_loss,
 )
 
-Tables = tuple[torch.Tensor, torch.Tensor]
+Tables = tuple[Tensor, Tensor]
 """Cosines and sines of rotary positions."""
 
 
 def causal_attention(
-    q_BHSD: torch.Tensor,
-    k_BKSD: torch.Tensor,
-    v_BKSD: torch.Tensor,
-    window: int | None = None,
-    sinks_H: torch.Tensor | None = None,
-) -> torch.Tensor:
+    q_BHSD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, window: int | None = None, sinks_H: Tensor | None = None
+) -> Tensor:
     """Attention of every query to itself and those before it, (B, H, S, D), in the dtype of the queries.
 
     With `window` it sees that many tokens, itself included. A sink is a logit of each head that takes part in the
@@ -42,14 +41,12 @@ def causal_attention(
     """
     if window is None and sinks_H is None:
         grouped = q_BHSD.shape[1] != k_BKSD.shape[1]
-        whole: torch.Tensor = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
+        whole: Tensor = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
         return whole
     return _spelled_out(q_BHSD, k_BKSD, v_BKSD, window, sinks_H)
 
 
-def _spelled_out(
-    q_BHSD: torch.Tensor, k_BKSD: torch.Tensor, v_BKSD: torch.Tensor, window: int | None, sinks_H: torch.Tensor | None
-) -> torch.Tensor:
+def _spelled_out(q_BHSD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, window: int | None, sinks_H: Tensor | None) -> Tensor:
     """With all scores. A capture puts one operator in its place (`tracing.joint_graph.calls.attention`)."""
     k_BHSD, v_BHSD = (t.repeat_interleave(q_BHSD.shape[1] // t.shape[1], dim=1) for t in (k_BKSD, v_BKSD))
     scores_BHSS = (q_BHSD @ k_BHSD.transpose(2, 3)).float() * q_BHSD.shape[3] ** -0.5
@@ -57,11 +54,11 @@ def _spelled_out(
     if window is not None:
         seen_SS = seen_SS.triu(1 - window)
     scores_BHSS = scores_BHSS.masked_fill(~seen_SS, -torch.inf)
-    mixed_BHSD: torch.Tensor = scores_BHSS.softmax(3).to(v_BHSD.dtype) @ v_BHSD
+    mixed_BHSD: Tensor = scores_BHSS.softmax(3).to(v_BHSD.dtype) @ v_BHSD
     if sinks_H is None:
         return mixed_BHSD
     share_BHS = torch.sigmoid(scores_BHSS.logsumexp(3) - sinks_H.float()[:, None])
-    scaled_BHSD: torch.Tensor = mixed_BHSD * share_BHS.unsqueeze(3).to(mixed_BHSD.dtype)
+    scaled_BHSD: Tensor = mixed_BHSD * share_BHS.unsqueeze(3).to(mixed_BHSD.dtype)
     return scaled_BHSD
 
 
@@ -76,7 +73,7 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(hidden))
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         return F.rms_norm(x_BSM, self.weight.shape, self.weight, NORM_EPSILON)
 
@@ -90,9 +87,9 @@ class SwiGLU(nn.Module):
         self.up = nn.Linear(hidden, ffn, bias=False)
         self.down = nn.Linear(ffn, hidden, bias=False)
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
-        y: torch.Tensor = self.down(F.silu(self.gate(x_BSM)) * self.up(x_BSM))
+        y: Tensor = self.down(F.silu(self.gate(x_BSM)) * self.up(x_BSM))
         return y
 
 
@@ -105,10 +102,10 @@ class FusedSwiGLU(nn.Module):
         self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
         self.down = nn.Linear(ffn, hidden, bias=False)
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         gate, up = self.gate_up(x_BSM).unflatten(2, (-1, 2)).unbind(3)
-        y: torch.Tensor = self.down(F.silu(gate) * up)
+        y: Tensor = self.down(F.silu(gate) * up)
         return y
 
 
@@ -131,7 +128,7 @@ class DecoderAttention(nn.Module):
         self.k_norm = RMSNorm(config.head) if config.norm_heads else None
         self.sinks = nn.Parameter(torch.zeros(config.heads)) if config.sinks else None
 
-    def forward(self, x_BSM: torch.Tensor, tables: Tables) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, tables: Tables) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         if self.fused:
             q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
@@ -140,13 +137,13 @@ class DecoderAttention(nn.Module):
             v_BKSD = self._heads(self.v(x_BSM), None)
         q_BHSD, k_BKSD = rotated(q_BHSD, *tables), rotated(k_BKSD, *tables)
         mixed_BHSD = causal_attention(q_BHSD, k_BKSD, v_BKSD, self.window, self.sinks)
-        y_BSM: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
+        y_BSM: Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
         return y_BSM
 
-    def _heads(self, x_BSM: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
+    def _heads(self, x_BSM: Tensor, norm: nn.Module | None) -> Tensor:
         """(B, S, heads · D) -> (B, heads, S, D), each head through `norm`."""
         x_BSHD = x_BSM.view(*x_BSM.shape[:2], -1, self.head)
-        normed_BSHD: torch.Tensor = x_BSHD if norm is None else norm(x_BSHD)
+        normed_BSHD: Tensor = x_BSHD if norm is None else norm(x_BSHD)
         return normed_BSHD.transpose(1, 2)
 
 
@@ -166,7 +163,7 @@ class LatentAttention(nn.Module):
         self.kv_up = nn.Linear(latent.key_rank, heads * (latent.plain + latent.value), bias=False)
         self.projection = nn.Linear(heads * latent.value, hidden, bias=False)
 
-    def forward(self, x_BSM: torch.Tensor, tables: Tables) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, tables: Tables) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         sizes = self.latent
         q_BHSD = self._heads(self.q_up(self.q_norm(self.q_down(x_BSM))))
@@ -179,10 +176,10 @@ class LatentAttention(nn.Module):
         q_BHSD = torch.cat((q_plain, rotated(q_turned, *tables)), dim=3)
         k_BHSD = torch.cat((k_plain, k_turned), dim=3)
         mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BHSD, v_BHSD, is_causal=True)
-        y_BSM: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
+        y_BSM: Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
         return y_BSM
 
-    def _heads(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def _heads(self, x_BSM: Tensor) -> Tensor:
         """(B, S, H · D) -> (B, H, S, D)."""
         return x_BSM.view(*x_BSM.shape[:2], self.heads, -1).transpose(1, 2)
 
@@ -199,7 +196,7 @@ class SoftmaxGate(nn.Module):
         self.router = nn.Linear(hidden, config.count, bias=bias)
         self.chosen = config.chosen
 
-    def forward(self, x_TM: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x_TM: Tensor) -> tuple[Tensor, Tensor]:
         """(T, M) -> (chosen experts (T, K), their weights (T, K))."""
         logits_TK, chosen_TK = self.router(x_TM).float().topk(self.chosen, dim=1)
         return chosen_TK, logits_TK.softmax(1).to(x_TM.dtype)
@@ -211,7 +208,7 @@ class SigmoidGate(nn.Module):
     `correction` joins in the choice alone; training moves it by a rule of its own, not by a gradient.
     """
 
-    correction: torch.Tensor
+    correction: Tensor
 
     def __init__(self, config: ExpertsConfig, hidden: int) -> None:
         super().__init__()
@@ -219,7 +216,7 @@ class SigmoidGate(nn.Module):
         self.register_buffer("correction", torch.zeros(config.count))
         self.config = config
 
-    def forward(self, x_TM: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x_TM: Tensor) -> tuple[Tensor, Tensor]:
         """(T, M) -> (chosen experts (T, K), their weights (T, K))."""
         scores_TE = F.linear(x_TM.float(), self.router.weight.float()).sigmoid()
         ranked_TE = (scores_TE + self.correction.float()).detach()
@@ -248,7 +245,7 @@ class Experts(nn.Module):
         self.biases = nn.ParameterList(torch.zeros(count, shape[1]) for shape in shapes if config.bias)
         self.shared, self.swiglu = shared, CLAMPED if config.clamped else Gate()
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         x_TM = x_BSM.flatten(0, 1)
         chosen_TK, weights_TK = self.gate(x_TM)
@@ -257,41 +254,30 @@ class Experts(nn.Module):
         return y_BSM if self.shared is None else y_BSM + self.shared(x_BSM)
 
 
-class DecoderBlock(nn.Module):
+def decoder_block(config: DecoderConfig, index: int) -> Block:
     """Block number `index`."""
-
-    def __init__(self, config: DecoderConfig, index: int) -> None:
-        super().__init__()
-        self.attention_norm = RMSNorm(config.hidden)
-        window = config.window if index % WINDOW_PERIOD == 0 else None
-        latent = config.latent
-        self.attention = DecoderAttention(config, window) if latent is None else LatentAttention(config, latent)
-        self.mlp_norm = RMSNorm(config.hidden)
-        experts = config.experts
-        if experts is None or not config.has_experts(index):
-            self.mlp: nn.Module = (FusedSwiGLU if config.fused_projections else SwiGLU)(config.hidden, config.ffn)
-        else:
-            shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None
-            self.mlp = Experts(config, experts, shared)
-
-    def forward(self, x_BSM: torch.Tensor, tables: Tables) -> torch.Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), tables)
-        y_BSM: torch.Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y_BSM
+    window = config.window if index % WINDOW_PERIOD == 0 else None
+    latent, experts = config.latent, config.experts
+    attention = DecoderAttention(config, window) if latent is None else LatentAttention(config, latent)
+    if experts is None or not config.has_experts(index):
+        mlp: nn.Module = (FusedSwiGLU if config.fused_projections else SwiGLU)(config.hidden, config.ffn)
+    else:
+        shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None
+        mlp = Experts(config, experts, shared)
+    return Block(partial(RMSNorm, config.hidden), attention, mlp)
 
 
 class Decoder(nn.Module):
     """The model with its loss: `forward(tokens, targets)` is the mean cross-entropy; balancing losses of experts are
     left out."""
 
-    cosines: torch.Tensor
-    sines: torch.Tensor
+    cosines: Tensor
+    sines: Tensor
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocabulary, config.hidden)
-        self.h = nn.ModuleList(DecoderBlock(config, index) for index in range(config.layers))
+        self.h = nn.ModuleList(decoder_block(config, index) for index in range(config.layers))
         self.final_norm = RMSNorm(config.hidden)
         self.head = None if config.tied else nn.Linear(config.hidden, config.vocabulary, bias=False)
         # One pair of tables for all layers: made inside them they would be tensors that cross every cut.
@@ -301,7 +287,7 @@ class Decoder(nn.Module):
         self.register_buffer("sines", sines_SD, persistent=False)
         self.apply(init_weights)
 
-    def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""
         x_BSM = self.tokens(tokens_BS)
         length = tokens_BS.shape[1]

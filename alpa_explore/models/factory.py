@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import (
     DecoderConfig,
@@ -25,7 +25,7 @@ from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
 from alpa_explore.models.wide_resnet import WideResNet
 
-Inputs: TypeAlias = tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
+Inputs: TypeAlias = tuple[Tensor, ...] | dict[str, Tensor]
 DIFFUSION_STEPS = 1000
 """Of which one is drawn for each image (github facebookresearch/DiT)."""
 
@@ -60,10 +60,10 @@ def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) ->
     microbatch; of a Hugging Face model by the name of the argument. Integers are int64."""
     generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
 
-    def integers(limit: int, *shape: int) -> torch.Tensor:
+    def integers(limit: int, *shape: int) -> Tensor:
         return torch.randint(limit, shape, device=device, generator=generator)
 
-    def reals(*shape: int) -> torch.Tensor:
+    def reals(*shape: int) -> Tensor:
         return torch.randn(shape, device=device, generator=generator)
 
     match config:

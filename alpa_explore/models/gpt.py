@@ -4,13 +4,16 @@ embedding. And with attention as one operator: Megatron-LM's and NeMo's (Nemotro
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, K heads of keys and values, G = H / K, D head dim.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import GPTConfig
 from alpa_explore.models.transformer import (
     INITIAL_STD,
+    Block,
     CausalSelfAttention,
     Decoder,
     FeedForward,
@@ -24,30 +27,18 @@ from alpa_explore.models.transformer import (
 )
 
 
-class GPTBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x))."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.hidden)
-        self.attention = CausalSelfAttention(config.hidden, config.heads)
-        self.mlp_norm = nn.LayerNorm(config.hidden)
-        self.mlp = FeedForward(config.hidden, config.mlp_ratio)
-
-    def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> torch.Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), mask_SS)
-        y: torch.Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y
+def _block(config: GPTConfig) -> Block:
+    attention = CausalSelfAttention(config.hidden, config.heads)
+    return Block(partial(nn.LayerNorm, config.hidden), attention, FeedForward(config.hidden, config.mlp_ratio))
 
 
 class GPT(Decoder):
     """The model with its loss: `forward(tokens, targets)` is the mean cross-entropy."""
 
     def __init__(self, config: GPTConfig) -> None:
-        super().__init__(config, (GPTBlock(config) for _ in range(config.layers)))
+        super().__init__(config, (_block(config) for _ in range(config.layers)))
 
-    def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""
         x_BSM = self.embedding(tokens_BS)
         mask_SS = mask_for(self.mask, tokens_BS.shape[1])
@@ -71,13 +62,13 @@ class FusedCausalAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden, width, bias=config.bias)
         self.projection = nn.Linear(config.hidden, config.hidden, bias=config.bias)
 
-    def forward(self, x_BSM: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, S, M) -> (B, S, M); `tables` are cosines and sines of rotary positions."""
         q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
         if tables is not None:
             q_BHSD, k_BKSD = rotated(q_BHSD, *tables), rotated(k_BKSD, *tables)
         mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=self.group > 1)
-        merged: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
+        merged: Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
         return merged
 
 
@@ -93,11 +84,11 @@ class FusedGPTBlock(nn.Module):
         self.down = nn.Linear(config.mlp_width, config.hidden, bias=config.bias)
         self.squared_relu = config.activation == "squared-relu"
 
-    def forward(self, x_BSM: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), tables)
         wide = self.up(self.mlp_norm(x_BSM))
-        y: torch.Tensor = x_BSM + self.down(F.relu(wide).square() if self.squared_relu else F.gelu(wide))
+        y: Tensor = x_BSM + self.down(F.relu(wide).square() if self.squared_relu else F.gelu(wide))
         return y
 
 
@@ -121,15 +112,15 @@ class FusedGPT(nn.Module):
         self.head = None if config.tied else nn.Linear(config.hidden, config.vocabulary, bias=False)
         self.apply(init_weights)
 
-    def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""
         x_BSM, length = self.tokens(tokens_BS), tokens_BS.shape[1]
         tables = None
         if self.positions is not None:
             x_BSM = x_BSM + table_for(self.positions, length)
         else:
-            assert isinstance(self.cosines, torch.Tensor)
-            assert isinstance(self.sines, torch.Tensor)
+            assert isinstance(self.cosines, Tensor)
+            assert isinstance(self.sines, Tensor)
             tables = table_for(self.cosines, length), table_for(self.sines, length)
         for block in self.h:
             x_BSM = block(x_BSM, tables)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
@@ -22,7 +22,7 @@ from alpa_explore.errors import MissingPackageError, RecipeError, UnknownNameErr
 from alpa_explore.models.configs.huggingface import HUB_CODE, HuggingFaceConfig, check_equal
 from alpa_explore.models.transformer import INITIAL_STD
 
-Draw = tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]
+Draw = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 """(limit, *shape) -> integers; (*shape) -> reals."""
 LABELS = 16
 """Tokens that a sound is said to hold."""
@@ -83,13 +83,13 @@ def limited_parts() -> Iterator[None]:
             hook.remove()
 
 
-def make_huggingface_inputs(config: HuggingFaceConfig, samples: int, draw: Draw) -> dict[str, torch.Tensor]:
+def make_huggingface_inputs(config: HuggingFaceConfig, samples: int, draw: Draw) -> dict[str, Tensor]:
     """Inputs of `samples` samples, by the name of the argument."""
     settings, _, inputs = _described(config)
     return inputs(settings, samples, config.sequence, draw)
 
 
-def _described(config: HuggingFaceConfig) -> tuple[Any, str, Callable[..., dict[str, torch.Tensor]]]:
+def _described(config: HuggingFaceConfig) -> tuple[Any, str, Callable[..., dict[str, Tensor]]]:
     """(the config as transformers has it, name of the model's class, its inputs)."""
     types = _transformers().CONFIG_MAPPING_NAMES
     values = dict(config.values)
@@ -120,7 +120,7 @@ def _described(config: HuggingFaceConfig) -> tuple[Any, str, Callable[..., dict[
     return settings, name, inputs
 
 
-def _task(config: HuggingFaceConfig, known: str) -> tuple[str, Callable[..., dict[str, torch.Tensor]]]:
+def _task(config: HuggingFaceConfig, known: str) -> tuple[str, Callable[..., dict[str, Tensor]]]:
     """The class that the config names, or the first of its type that has a loss, and its inputs."""
     from transformers.models.auto import modeling_auto
 
@@ -142,37 +142,37 @@ def _task(config: HuggingFaceConfig, known: str) -> tuple[str, Callable[..., dic
     )
 
 
-def _tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     vocabulary = settings.get_text_config().vocab_size
     return {name: draw[0](vocabulary, samples, length) for name in ("input_ids", "labels")}
 
 
-def _classified_tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _classified_tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     return {**_tokens(settings, samples, length, draw), "labels": draw[0](settings.num_labels, samples)}
 
 
-def _tagged_tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _tagged_tokens(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     return {**_tokens(settings, samples, length, draw), "labels": draw[0](settings.num_labels, samples, length)}
 
 
-def _images(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _images(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     size = getattr(settings, "image_size", None) or 224
     sides = tuple(size) if isinstance(size, list | tuple) else (size, size)
     images = draw[1](samples, getattr(settings, "num_channels", 3), *sides)
     return {"pixel_values": images, "labels": draw[0](settings.num_labels, samples)}
 
 
-def _spectrograms(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _spectrograms(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     frames = 2 * settings.max_source_positions
     labels = draw[0](settings.vocab_size, samples, min(length, getattr(settings, "max_target_positions", length)))
     return {"input_features": draw[1](samples, settings.num_mel_bins, frames), "labels": labels}
 
 
-def _waves(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, torch.Tensor]:
+def _waves(settings: Any, samples: int, length: int, draw: Draw) -> dict[str, Tensor]:
     return {"input_values": draw[1](samples, WAVE), "labels": draw[0](settings.vocab_size, samples, LABELS)}
 
 
-_INPUTS: Mapping[str, Callable[..., dict[str, torch.Tensor]]] = {
+_INPUTS: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "CAUSAL_LM": _tokens,
     "SEQ_TO_SEQ_CAUSAL_LM": _tokens,
     "MASKED_LM": _tokens,

@@ -8,14 +8,15 @@ dim.
 """
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import DiTConfig, ViTConfig
 from alpa_explore.models.configs.images import FREQUENCIES
-from alpa_explore.models.transformer import INITIAL_STD, FeedForward, init_weights
+from alpa_explore.models.transformer import INITIAL_STD, Block, FeedForward, init_weights
 
 
 class ImageAttention(nn.Module):
@@ -29,13 +30,13 @@ class ImageAttention(nn.Module):
         self.v = nn.Linear(hidden, hidden)
         self.projection = nn.Linear(hidden, hidden)
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
         q_BHSD, k_BHSD, v_BHSD = (
             product(x_BSM).unflatten(2, (-1, self.head)).transpose(1, 2) for product in (self.q, self.k, self.v)
         )
         mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BHSD, v_BHSD)
-        y_BSM: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
+        y_BSM: Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
         return y_BSM
 
 
@@ -51,21 +52,9 @@ def init_image_weights(module: nn.Module) -> None:
 MLP_RATIO = 4
 
 
-class ViTBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x))."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.hidden)
-        self.attention = ImageAttention(config.hidden, config.heads)
-        self.mlp_norm = nn.LayerNorm(config.hidden)
-        self.mlp = FeedForward(config.hidden, MLP_RATIO)
-
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
-        """(B, S, M) -> (B, S, M)."""
-        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM))
-        y_BSM: torch.Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
-        return y_BSM
+def _block(config: ViTConfig) -> Block:
+    attention = ImageAttention(config.hidden, config.heads)
+    return Block(partial(nn.LayerNorm, config.hidden), attention, FeedForward(config.hidden, MLP_RATIO))
 
 
 class ViT(nn.Module):
@@ -76,12 +65,12 @@ class ViT(nn.Module):
         self.patches = nn.Conv2d(3, config.hidden, config.patch, stride=config.patch)
         self.class_token = nn.Parameter(torch.empty(1, 1, config.hidden).normal_(std=INITIAL_STD))
         self.positions = nn.Parameter(torch.empty(config.tokens, config.hidden).normal_(std=INITIAL_STD))
-        self.h = nn.ModuleList(ViTBlock(config) for _ in range(config.layers))
+        self.h = nn.ModuleList(_block(config) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(config.hidden)
         self.head = nn.Linear(config.hidden, config.classes)
         self.apply(init_image_weights)
 
-    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """(B, 3, height, width) and (B,) -> scalar loss in float32."""
         x_BSM = self.patches(images).flatten(2).transpose(1, 2)
         x_BSM = torch.cat((self.class_token.expand(x_BSM.shape[0], -1, -1), x_BSM), dim=1) + self.positions
@@ -94,11 +83,11 @@ LONGEST_PERIOD = 10_000.0
 """Of the sines that encode steps and positions."""
 
 
-def _modulated(x_BSM: torch.Tensor, shift_BM: torch.Tensor, scale_BM: torch.Tensor) -> torch.Tensor:
+def _modulated(x_BSM: Tensor, shift_BM: Tensor, scale_BM: Tensor) -> Tensor:
     return x_BSM * (1 + scale_BM.unsqueeze(1)) + shift_BM.unsqueeze(1)
 
 
-def _waves(places: torch.Tensor, count: int) -> torch.Tensor:
+def _waves(places: Tensor, count: int) -> Tensor:
     """(n,) -> (n, count): cosines, then sines, of place · 10,000^(−2i / count)."""
     half = count // 2
     frequencies = torch.exp(-math.log(LONGEST_PERIOD) / half * torch.arange(half, device=places.device))
@@ -117,21 +106,19 @@ class DiTBlock(nn.Module):
         self.mlp = FeedForward(config.hidden, MLP_RATIO)
         self.modulation = nn.Linear(config.hidden, 6 * config.hidden)
 
-    def forward(self, x_BSM: torch.Tensor, condition_BM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, condition_BM: Tensor) -> Tensor:
         """(B, S, M), (B, M) -> (B, S, M)."""
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = self.modulation(condition_BM).chunk(6, dim=1)
         mixed_BSM = self.attention(_modulated(self.attention_norm(x_BSM), shift, scale))
         x_BSM = x_BSM + gate.unsqueeze(1) * mixed_BSM
-        y_BSM: torch.Tensor = x_BSM + mlp_gate.unsqueeze(1) * self.mlp(
-            _modulated(self.mlp_norm(x_BSM), mlp_shift, mlp_scale)
-        )
+        y_BSM: Tensor = x_BSM + mlp_gate.unsqueeze(1) * self.mlp(_modulated(self.mlp_norm(x_BSM), mlp_shift, mlp_scale))
         return y_BSM
 
 
 class DiT(nn.Module):
     """The model with its loss: `forward(latents, steps, labels, targets)` is the mean squared error."""
 
-    positions: torch.Tensor
+    positions: Tensor
 
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
@@ -150,9 +137,7 @@ class DiT(nn.Module):
         self.patch, self.side = config.patch, config.image // config.patch
         self.apply(init_image_weights)
 
-    def forward(
-        self, latents: torch.Tensor, steps: torch.Tensor, labels: torch.Tensor, targets: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, latents: Tensor, steps: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
         """(B, C, height, width), (B,), (B,), (B, 2 C, height, width) -> scalar loss in float32."""
         x_BSM = self.patches(latents).flatten(2).transpose(1, 2) + self.positions
         condition_BM = F.silu(self.step(_waves(steps, FREQUENCIES).to(x_BSM.dtype)) + self.labels(labels))

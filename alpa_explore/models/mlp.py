@@ -2,9 +2,8 @@
 
 import itertools
 
-import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import MLPConfig
 
@@ -18,7 +17,7 @@ class MLP(nn.Module):
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         self.classifier = nn.Linear(config.hidden, config.classes)
 
-    def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """(N, features) and (N,) class numbers -> scalar loss in float32."""
         for linear in self.hidden:
             features = F.relu(linear(features))

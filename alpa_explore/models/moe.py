@@ -9,18 +9,18 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import MoEConfig
 from alpa_explore.models.transformer import INITIAL_STD, CausalSelfAttention, Decoder, FeedForward, mask_for
 
 
-def _one_hot(index: torch.Tensor, size: int) -> torch.Tensor:
+def _one_hot(index: Tensor, size: int) -> Tensor:
     """(…,) -> (…, size) of 0.0 and 1.0 in float32; an index that is `size` or more gives zeros."""
     return (index.unsqueeze(-1) == torch.arange(size, device=index.device)).float()
 
 
-def top2_gating(gates_GSE: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tensor]:
+def top2_gating(gates_GSE: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
     """Softmaxed gates in float32 -> (weights GSEC with which a token combines its experts' slots, auxiliary loss).
 
     A token is sent to its two best experts. Slots are assigned in token order, first choices before second ones; tokens
@@ -43,7 +43,7 @@ def top2_gating(gates_GSE: torch.Tensor, capacity: int) -> tuple[torch.Tensor, t
     weight_2_GS1 = (gates_GSE * kept_2_GSE).sum(dim=2, keepdim=True)
     total_GS1 = (weight_1_GS1 + weight_2_GS1).clamp(min=torch.finfo(gates_GSE.dtype).tiny)
 
-    def spread(weight_GS1: torch.Tensor, kept_GSE: torch.Tensor, slot_GSE: torch.Tensor) -> torch.Tensor:
+    def spread(weight_GS1: Tensor, kept_GSE: Tensor, slot_GSE: Tensor) -> Tensor:
         slots_GSC = _one_hot((slot_GSE * kept_GSE).sum(dim=2), capacity)
         return (weight_GS1 / total_GS1 * kept_GSE).unsqueeze(3) * slots_GSC.unsqueeze(2)
 
@@ -64,7 +64,7 @@ class ExpertLayer(nn.Module):
         for weight in (self.wg, self.wi, self.wo):
             nn.init.normal_(weight, std=INITIAL_STD)
 
-    def forward(self, x_BSM: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x_BSM: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, M) -> ((B, S, M), auxiliary loss). A group is `expert_group` tokens or a divisor of it."""
         batch, length, hidden = x_BSM.shape
         group = math.gcd(batch * length, self.group)
@@ -100,7 +100,7 @@ class MoEBlock(nn.Module):
         self.experts = ExpertLayer(config) if with_experts else None
         self.mlp = None if with_experts else FeedForward(config.hidden, config.mlp_ratio)
 
-    def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, x_BSM: Tensor, mask_SS: Tensor) -> tuple[Tensor, Tensor | None]:
         """(B, S, M) -> ((B, S, M), auxiliary loss of its experts; None without experts)."""
         x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), mask_SS)
         normed_BSM = self.mlp_norm(x_BSM)
@@ -118,11 +118,11 @@ class MoETransformer(Decoder):
         super().__init__(config, (MoEBlock(config, with_experts=i % 2 == 0) for i in range(config.layers)))
         self.auxiliary_weight = config.auxiliary_weight
 
-    def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""
         x_BSM = self.embedding(tokens_BS)
         mask_SS = mask_for(self.mask, tokens_BS.shape[1])
-        balance: torch.Tensor | None = None
+        balance: Tensor | None = None
         for block in self.h:
             x_BSM, auxiliary = block(x_BSM, mask_SS)
             if auxiliary is not None:

@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 LAYOUTS = ("plain", "separate", "concatenated", "interleaved")
-ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
@@ -42,7 +43,7 @@ class Gate(NamedTuple):
     shift: float = 0.0
     """Added to the ups. GPT-OSS: 1."""
 
-    def parts(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """(gate, up) of [..., 2 F], or ([..., F], None) of the plain layout. `hidden` of separate matrices is theirs
         one after the other."""
         if self.layout == "plain":
@@ -52,7 +53,7 @@ class Gate(NamedTuple):
         gate, up = hidden.chunk(2, dim=-1)
         return gate, up
 
-    def joined(self, gate: torch.Tensor, up: torch.Tensor | None) -> torch.Tensor:
+    def joined(self, gate: Tensor, up: Tensor | None) -> Tensor:
         """The inverse of `parts`."""
         if up is None:
             return gate
@@ -60,7 +61,7 @@ class Gate(NamedTuple):
             return torch.stack((gate, up), -1).flatten(-2)
         return torch.cat((gate, up), -1)
 
-    def inner(self, hidden: torch.Tensor) -> torch.Tensor:
+    def inner(self, hidden: Tensor) -> Tensor:
         """[..., F] of `hidden`."""
         gate, up = self.parts(hidden)
         if self.limit:
@@ -72,15 +73,15 @@ class Gate(NamedTuple):
 
 
 def routed_experts(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor] = (),
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor] = (),
     *,
     gate: Gate = Gate(),  # noqa: B008  # a frozen value
     inputs_first: bool = True,
-) -> torch.Tensor:
+) -> Tensor:
     """tokens [T, M], chosen experts [T, k] (integers), their weights [T, k] -> [T, M] in the dtype of the tokens.
 
     `matrices` as the gate's layout says, gate and up [E, M, F], down [E, F, M]; `biases` none, or one [E, out] for
@@ -90,14 +91,14 @@ def routed_experts(
 
 
 def _computed(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     gate: Gate,
     inputs_first: bool,
-) -> torch.Tensor:
+) -> Tensor:
     """`routed_experts`, expert by expert; replaced while a model is captured."""
     *ups, down = matrices if inputs_first else [m.transpose(1, 2) for m in matrices]
     *up_biases, down_bias = biases or (None,) * len(matrices)

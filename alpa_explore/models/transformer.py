@@ -7,16 +7,17 @@ Channels i and i + D/2 are a pair, as Hugging Face and NeMo lay them out.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import GPTConfig, MoEConfig
 
 
-def rotary_tables(sequence: int, head: int, theta: float) -> tuple[torch.Tensor, torch.Tensor]:
+def rotary_tables(sequence: int, head: int, theta: float) -> tuple[Tensor, Tensor]:
     """(cosines, sines), (S, D) each, of position · theta^(−2i / D); `head` must be even."""
     assert head % 2 == 0, f"rotary positions turn pairs of channels, a head has {head}"
     frequencies = theta ** (-torch.arange(0, head, 2, dtype=torch.float32) / head)
@@ -25,14 +26,14 @@ def rotary_tables(sequence: int, head: int, theta: float) -> tuple[torch.Tensor,
     return both.cos(), both.sin()
 
 
-def rotated(x_BHSD: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
+def rotated(x_BHSD: Tensor, cosines_SD: Tensor, sines_SD: Tensor) -> Tensor:
     """Queries or keys, turned; the tables are of their length."""
     first, second = x_BHSD.chunk(2, dim=3)
-    turned: torch.Tensor = x_BHSD * cosines_SD + torch.cat((-second, first), dim=3) * sines_SD
+    turned: Tensor = x_BHSD * cosines_SD + torch.cat((-second, first), dim=3) * sines_SD
     return turned
 
 
-def table_for(table_SD: torch.Tensor, length: int) -> torch.Tensor:
+def table_for(table_SD: Tensor, length: int) -> Tensor:
     """The table for a sequence of `length`; at full length the table itself, which adds no operator."""
     return table_SD if table_SD.shape[0] == length else table_SD[:length]
 
@@ -59,20 +60,20 @@ class TiedEmbedding(nn.Module):
         self.positions = nn.Parameter(torch.empty(sequence, hidden))
         nn.init.normal_(self.positions, std=INITIAL_STD)
 
-    def forward(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens_BS: Tensor) -> Tensor:
         """(B, S) token numbers -> (B, S, M)."""
         length = tokens_BS.shape[1]
         # Slicing at full length would add an operator to every captured graph.
         positions = self.positions if length == self.sequence else self.positions[:length]
-        embedded: torch.Tensor = self.tokens(tokens_BS) + positions
+        embedded: Tensor = self.tokens(tokens_BS) + positions
         return embedded
 
-    def loss(self, hidden_BSM: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    def loss(self, hidden_BSM: Tensor, targets_BS: Tensor) -> Tensor:
         """Mean cross-entropy of the tied head's predictions, in float32: a float16 sum over tokens would overflow."""
         return token_loss(F.linear(hidden_BSM, self.tokens.weight), targets_BS)
 
 
-def token_loss(logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+def token_loss(logits_BSV: Tensor, targets_BS: Tensor) -> Tensor:
     """Mean cross-entropy over all tokens, a scalar in float32 whatever the dtype of the logits."""
     return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
 
@@ -87,7 +88,7 @@ class CausalSelfAttention(nn.Module):
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.projection = nn.Linear(hidden, hidden)
 
-    def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor, mask_SS: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M); `mask_SS` is added to the scores: 0, or −inf where a token must not attend."""
         batch, length, hidden = x_BSM.shape
         head = hidden // self.heads
@@ -97,13 +98,11 @@ class CausalSelfAttention(nn.Module):
         # q is scaled before the product: unscaled scores may leave the range of float16.
         scores_BHSS = torch.matmul(q_BHSD * (1.0 / math.sqrt(head)), k_BHSD.transpose(2, 3)) + mask_SS
         mixed_BHSD = torch.matmul(F.softmax(scores_BHSS, dim=3), v_BHSD)
-        merged: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).reshape(batch, length, hidden))
+        merged: Tensor = self.projection(mixed_BHSD.transpose(1, 2).reshape(batch, length, hidden))
         return merged
 
 
-def heads_of_groups(
-    qkv_BSM: torch.Tensor, key_heads: int, head: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def heads_of_groups(qkv_BSM: Tensor, key_heads: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
     """The output of one product, (B, S, K · (G + 2) · D), as queries (B, H, S, D), keys and values (B, K, S, D).
 
     Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
@@ -124,16 +123,31 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(hidden, ratio * hidden)
         self.down = nn.Linear(ratio * hidden, hidden)
 
-    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BSM: Tensor) -> Tensor:
         """(B, S, M) -> (B, S, M)."""
-        y: torch.Tensor = self.down(F.gelu(self.up(x_BSM), approximate="tanh"))
+        y: Tensor = self.down(F.gelu(self.up(x_BSM), approximate="tanh"))
         return y
+
+
+class Block(nn.Module):
+    """x + attention(norm(x), …), then x + MLP(norm(x))."""
+
+    def __init__(self, norm: Callable[[], nn.Module], attention: nn.Module, mlp: nn.Module) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = norm(), attention
+        self.mlp_norm, self.mlp = norm(), mlp
+
+    def forward(self, x_BSM: Tensor, *of_attention: Any) -> Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), *of_attention)
+        y_BSM: Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
+        return y_BSM
 
 
 class Decoder(nn.Module):
     """Embedding, blocks, final layer norm and the causal mask; a subclass defines how its blocks are called."""
 
-    mask: torch.Tensor
+    mask: Tensor
 
     def __init__(self, config: GPTConfig | MoEConfig, blocks: Iterable[nn.Module]) -> None:
         """`blocks` is consumed after the embedding is made: the order in which weights are drawn decides their
@@ -147,11 +161,11 @@ class Decoder(nn.Module):
         self.apply(init_weights)
 
 
-def causal_mask(length: int) -> torch.Tensor:
+def causal_mask(length: int) -> Tensor:
     """(S, S) of 0 on and below the diagonal and −inf above; every row has a 0, so no softmax is over −inf only."""
     return torch.full((length, length), float("-inf")).triu(1)
 
 
-def mask_for(mask_SS: torch.Tensor, length: int) -> torch.Tensor:
+def mask_for(mask_SS: Tensor, length: int) -> Tensor:
     """The mask for a sequence of `length`; at full length the mask itself, which adds no operator."""
     return mask_SS if mask_SS.shape[0] == length else mask_SS[:length, :length]

@@ -4,9 +4,8 @@ Images are NCHW. Batch norms use batch statistics and keep no running averages, 
 decision of a plan depends on them.
 """
 
-import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.models.configs import WideResNetConfig
 
@@ -32,7 +31,7 @@ class Bottleneck(nn.Module):
         changes = stride != 1 or channels != 4 * f
         self.projection = nn.Sequential(_conv(channels, 4 * f, 1, stride), _norm(4 * f)) if changes else None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, 4f, H/stride, W/stride)."""
         y = F.relu(self.norm1(self.conv1(x)))
         y = F.relu(self.norm2(self.conv2(y)))
@@ -57,7 +56,7 @@ class WideResNet(nn.Module):
         self.stages = nn.Sequential(*stages)
         self.classifier = nn.Linear(channels, config.classes)
 
-    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """(N, 3, H, W) and (N,) class numbers -> scalar loss in float32."""
         x = F.relu(self.norm(self.conv(images)))
         x = self.stages(F.max_pool2d(x, kernel_size=3, stride=2, padding=1))

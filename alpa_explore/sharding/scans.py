@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.loops import SCAN, LoopBody, body_of, load_body
-from alpa_explore.sharding.rules import RULES, Rule
+from alpa_explore.sharding.rules import RULES
+from alpa_explore.sharding.rules.factors import Rule
 from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Split
 

@@ -21,7 +21,6 @@ from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
 from alpa_explore.graph.counts import packet
-from alpa_explore.graph.operator import Argument
 from alpa_explore.sharding.rules.attention import Options
 from alpa_explore.sharding.splits import splits_for
 
@@ -220,10 +219,8 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
     for tensor in dims:
         first[min(r for r in _readers(graph, tensor) if r in inside)].append(tensor)
 
-    def of(argument: Argument) -> Argument:
-        if isinstance(argument, Ref):
-            return Ref(instead.get(argument.tensor, argument.tensor))
-        return tuple(of(a) for a in argument) if isinstance(argument, tuple) else argument
+    def of(part: object) -> object:
+        return Ref(instead.get(part.tensor, part.tensor)) if isinstance(part, Ref) else part
 
     for operator in graph.operators:
         for tensor in first.get(operator.index, ()):
@@ -249,16 +246,12 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
         number[operator.index] = len(operators)
         changed = operator
         if operator.index in inside:
-            arguments = tuple(of(a) for a in operator.arguments)
+            changed = operator.mapped(of)
+            arguments = changed.arguments
             if (causal := _CAUSAL.get(operator.kind)) is not None:
                 options = Options(*arguments[causal:])._replace(chunks=2 * parts)
                 arguments = (*arguments[:causal], *options.given(options.first))
-            changed = replace(
-                operator,
-                arguments=arguments,
-                keywords=tuple((name, of(a)) for name, a in operator.keywords),
-                inputs=tuple(instead.get(t, t) for t in operator.inputs),
-            )
+            changed = replace(changed, arguments=arguments, inputs=tuple(instead.get(t, t) for t in operator.inputs))
         forward = None if operator.forward is None else number[operator.forward]
         operators.append(replace(changed, index=len(operators), forward=forward))
         for tensor in operator.outputs:

@@ -13,6 +13,7 @@ order to read them:
     catalogue      captured graphs of catalogue models, kept on disk
     attention, experts, fused   attention; routed experts; RMS norm, the CTC loss, torch's scan,
                                 recurrences of LSTM, GRU, RNN, RWKV and Mamba: one operator each, forward and backward
+    custom      functions as operators of torch: schema, shapes, gradients
     attention_blocks   attention to a block of the keys at a time, merged
     symbols        arguments of ATen calls as frozen values and back
     aten           ATen calls as Operators and back; running an Operator on real tensors

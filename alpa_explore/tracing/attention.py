@@ -38,51 +38,42 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, operator, wide
 
 
-def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> torch.Tensor:
+def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> Tensor:
     """[length]: for each place in zig-zag order of so many chunks (an even number) its place in natural order."""
     number = torch.arange(chunks, device=device)
     order = torch.where(number % 2 == 0, number // 2, chunks - 1 - number // 2)
     return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
 
 
-@torch.library.custom_op(
-    "alpa_explore::zigzag", mutates_args=(), schema="(Tensor natural, int dim, int chunks) -> Tensor"
+@operator(
+    "zigzag(Tensor natural, int dim, int chunks) -> Tensor",
+    lambda natural, dim, chunks: natural.new_empty(natural.shape),
 )
-def zigzag(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+def zigzag(natural: Tensor, dim: int, chunks: int) -> Tensor:
     """A tensor with the entries of `dim` in zig-zag order."""
     return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
 
 
-@zigzag.register_fake
-def _zigzag_shape(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
-    return natural.new_empty(natural.shape)
-
-
-def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Output [b, hq, sq, dv] and logsumexp [b, hq, sq] without a sink, as they are with `sink` [hq]."""
     total = torch.logaddexp(logsumexp, sink.to(logsumexp.dtype)[:, None])
     return output * torch.exp(logsumexp - total).unsqueeze(-1), total
 
 
-@torch.library.custom_op(
-    "alpa_explore::sink_gradient",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+@operator(
+    "sink_gradient(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+    lambda gradient, output, logsumexp, sink: torch.empty_like(sink),
 )
-def sink_gradient(
-    gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor
-) -> torch.Tensor:
+def sink_gradient(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
     dtype = logsumexp.dtype
     shares = torch.exp(sink.to(dtype)[:, None] - logsumexp)
     return -(shares * (gradient.to(dtype) * output.to(dtype)).sum(-1)).sum((0, 2)).to(sink.dtype)
-
-
-@sink_gradient.register_fake
-def _shape(gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(sink)
 
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
@@ -99,26 +90,42 @@ _OPTIONS = (
 )
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention",
-    mutates_args=(),
-    schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
+def _shapes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *_: Any, **named: Any
+) -> tuple[Tensor, Tensor]:
+    _check(query, key, value, mask)
+    output = query.new_empty(*query.shape[:-1], value.shape[-1])
+    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+
+
+def _backward_shapes(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *_: Any, **named: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(query, key, value, mask)
+    dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
+    return dq, dk, dv
+
+
+@operator(
+    f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor,"
+    " Tensor)",
+    _shapes,
 )
 def attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    seed: torch.Tensor | None = None,
+    seed: Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
     chunks: int = 0,
-    sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    sink: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
 
     `mask` broadcasts to [b, hq, sq, sk]: boolean (true: takes part) or added to the scores. `causal`: query i sees the
@@ -148,29 +155,28 @@ def attention(
     return rows_of_heads(output.to(query.dtype)), logsumexp
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    f" {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+@operator(
+    "attention_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor"
+    f" logsumexp, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    _backward_shapes,
 )
 def attention_backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    output: Tensor,
+    logsumexp: Tensor,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    seed: torch.Tensor | None = None,
+    seed: Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
     chunks: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none.
 
     A sink is in `output` and `logsumexp`.
@@ -197,52 +203,16 @@ def attention_backward(
     return rows_of_heads(dq.to(query.dtype)), rows_of_heads(dk.to(key.dtype)), rows_of_heads(dv.to(value.dtype))
 
 
-@attention.register_fake
-def _shapes(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, *options: Any, **named: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    _check(query, key, value, mask)
-    output = query.new_empty(*query.shape[:-1], value.shape[-1])
-    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+@gradients(attention)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, causal, scale, dropout, seed, first, window, softcap, chunks, sink = inputs
+    options = causal, scale, dropout, seed, first, window, softcap, chunks
+    made = attention_backward(gradient, *tensors, *output, *options)
+    of_sink = None if sink is None else sink_gradient(gradient, *output, sink)
+    return *made, *(None for _ in (tensors[3], *options)), of_sink
 
 
-@attention_backward.register_fake
-def _backward_shapes(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    *options: Any,
-    **named: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    _check(query, key, value, mask)
-    dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
-    return dq, dk, dv
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    query, key, value, mask, causal, scale, dropout, seed, first, *more, sink = inputs
-    ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, *more)
-    ctx.save_for_backward(query, key, value, mask, *output, seed, sink)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    nothing = (None,) * 9
-    if gradient is None:
-        return (None, None, None, *nothing, None)
-    *tensors, seed, sink = ctx.saved_tensors
-    made = attention_backward(gradient, *tensors, ctx.causal, ctx.scale, ctx.dropout, seed, *ctx.last)
-    of_sink = None if sink is None else sink_gradient(gradient, *tensors[-2:], sink)
-    return (*made, *nothing, of_sink)
-
-
-attention.register_autograd(_differentiate, setup_context=_keep)
-
-
-def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
     """ValueError for shapes that do not belong together."""
     samples, heads, rows, size = query.shape
     groups, columns = key.shape[1:3]
@@ -254,33 +224,24 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
         raise ValueError(f"a mask of attention of shape {list(mask.shape)} for scores of {list(scores)}")
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of scores and logsumexp."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _ordered_whole(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, seed: torch.Tensor | None, chunks: int
-) -> bool:
+def _ordered_whole(query: Tensor, key: Tensor, mask: Tensor | None, seed: Tensor | None, chunks: int) -> bool:
     """Whether all of a sequence in zig-zag order is there: in natural order a fused kernel may compute it."""
     return chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and seed is None
 
 
-def _natural(length: int, chunks: int, device: torch.device) -> torch.Tensor:
+def _natural(length: int, chunks: int, device: torch.device) -> Tensor:
     """[length]: the place in zig-zag order of each place in natural order."""
     return zigzag_places(length, chunks, device).argsort()
 
 
-def _products(query: torch.Tensor, key: torch.Tensor, scale: float, softcap: float) -> torch.Tensor:
+def _products(query: Tensor, key: Tensor, scale: float, softcap: float) -> Tensor:
     """[b, hq, sq, sk], before any mask."""
     dtype = wide(query.dtype)
     products = query.to(dtype) @ _for_each_query_head(key, query).to(dtype).transpose(-2, -1) * scale
     return torch.tanh(products / softcap) * softcap if softcap else products
 
 
-def _masked(
-    scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, first_query: int, window: int, chunks: int
-) -> torch.Tensor:
+def _masked(scores: Tensor, mask: Tensor | None, causal: bool, first_query: int, window: int, chunks: int) -> Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -297,7 +258,7 @@ def _masked(
     return scores
 
 
-def _kept(scores: torch.Tensor, dropout: float, seed: torch.Tensor, first: Sequence[int]) -> torch.Tensor:
+def _kept(scores: Tensor, dropout: float, seed: Tensor, first: Sequence[int]) -> Tensor:
     """What dropout multiplies p with: 0 or 1 / (1 − dropout).
 
     The number of an entry, made of seed and position, is mixed as in SplitMix64 (Steele, Lea and Flood, "Fast
@@ -311,39 +272,39 @@ def _kept(scores: torch.Tensor, dropout: float, seed: torch.Tensor, first: Seque
     return (uniform >= dropout).to(scores.dtype) / (1 - dropout)
 
 
-def _mixed(number: torch.Tensor) -> torch.Tensor:
+def _mixed(number: Tensor) -> Tensor:
     """The last steps of SplitMix64; products wrap around."""
     number = (number ^ _shifted(number, 30)) * _FIRST_FACTOR
     number = (number ^ _shifted(number, 27)) * _SECOND_FACTOR
     return number ^ _shifted(number, 31)
 
 
-def _shifted(number: torch.Tensor, bits: int) -> torch.Tensor:
+def _shifted(number: Tensor, bits: int) -> Tensor:
     """Shifted right as an unsigned number."""
     return (number >> bits) & ((1 << 64 - bits) - 1)
 
 
-def _finite(logsumexp: torch.Tensor) -> torch.Tensor:
+def _finite(logsumexp: Tensor) -> Tensor:
     """As a column; that of a query that sees no key becomes 0, so that its shares become 0 too."""
     return logsumexp.masked_fill(logsumexp == -torch.inf, 0).unsqueeze(-1)
 
 
-def _for_each_query_head(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+def _for_each_query_head(shared: Tensor, query: Tensor) -> Tensor:
     """Keys or values with a head for each head of the queries."""
     return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
-def rows_of_heads(tensor: torch.Tensor) -> torch.Tensor:
+def rows_of_heads(tensor: Tensor) -> Tensor:
     """[b, h, s, d] with the heads of a position side by side in memory, as fused kernels write it: a model's
     transpose and reshape to [b, s, h·d] then moves nothing."""
     return tensor.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _fits_flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     causal: bool,
     dropout: float,
     first: Sequence[int],
@@ -367,15 +328,15 @@ def _fits_flash(
 
 
 def _flash_backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
     causal: bool,
     scale: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
     dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_backward(
         gradient if gradient.stride(-1) == 1 else gradient.contiguous(),  # that of a sum is one number, expanded

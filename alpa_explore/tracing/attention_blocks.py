@@ -7,28 +7,31 @@ logsumexp of the whole, and its gradients add up. Sums over blocks are in fp32 o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
+from torch import Tensor
 
-from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads, wide
+from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads
+from alpa_explore.tracing.custom import operator, wide
 
 _OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns, int before=0, int window=0, float softcap=0."
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_block",
-    mutates_args=(),
-    schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
+@operator(
+    "attention_block(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
     f" {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
+    lambda query, key, value, *_: (
+        rows_of_heads(query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))),
+        query.new_empty(query.shape[:-1], dtype=wide(query.dtype)),
+    ),
 )
 def attention_block(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    output: torch.Tensor | None,
-    logsumexp: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    output: Tensor | None,
+    logsumexp: Tensor | None,
     causal: bool,
     scale: float,
     rows: Sequence[int],
@@ -36,8 +39,8 @@ def attention_block(
     before: int = 0,
     window: int = 0,
     softcap: float = 0.0,
-    sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    sink: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """(output [b, hq, sq, dv] in fp32 or wider, logsumexp [b, hq, sq]) with the keys `columns` (start, stop) seen too.
 
     Only the queries `rows` (start, stop) see them; `causal`: the last of these is at the place of the last key, or
@@ -67,23 +70,26 @@ def attention_block(
     return output, logsumexp
 
 
-@torch.library.custom_op(
-    "alpa_explore::attention_block_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    f" Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+@operator(
+    "attention_block_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output,"
+    f" Tensor logsumexp, Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    lambda gradient, query, key, value, *_: (
+        rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype))),
+        rows_of_heads(torch.empty_like(key)),
+        rows_of_heads(torch.empty_like(value)),
+    ),
 )
 def attention_block_backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
-    dq: torch.Tensor | None,
-    dk: torch.Tensor | None,
-    dv: torch.Tensor | None,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    output: Tensor,
+    logsumexp: Tensor,
+    dq: Tensor | None,
+    dk: Tensor | None,
+    dv: Tensor | None,
     causal: bool,
     scale: float,
     rows: Sequence[int],
@@ -91,7 +97,7 @@ def attention_block_backward(
     before: int = 0,
     window: int = 0,
     softcap: float = 0.0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(dq in fp32 or wider, dk, dv): those given, with the part of this block added; `output` and `logsumexp` are those
     of all blocks."""
     dq = rows_of_heads(torch.zeros_like(query, dtype=wide(query.dtype))) if dq is None else dq.clone()
@@ -112,17 +118,3 @@ def attention_block_backward(
 def _first(causal: bool, rows: Sequence[int], columns: Sequence[int], before: int) -> tuple[int, int, int]:
     """The position of the first query among the keys."""
     return 0, 0, (columns[1] - columns[0]) - (rows[1] - rows[0]) + before if causal else 0
-
-
-@attention_block.register_fake
-def _shapes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    output = query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))
-    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
-
-
-@attention_block_backward.register_fake
-def _backward_shapes(
-    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    dq = rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype)))
-    return dq, rows_of_heads(torch.empty_like(key)), rows_of_heads(torch.empty_like(value))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from alpa_explore.arguments import checked
@@ -74,10 +74,7 @@ class Batches:
 
 @checked("model")
 def capture_batches(
-    model: nn.Module,
-    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
-    loss: Loss = None,
-    **options: Any,
+    model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor, loss: Loss = None, **options: Any
 ) -> Batches:
     """`model` at any batch size, for `ax.plan(…, global_batch=…)`; `options` are those of `ax.capture`.
 
@@ -87,7 +84,7 @@ def capture_batches(
     samples = flatten_example(model, example_inputs, loss).samples
 
     def sized(leaf: Any, requested_samples: int) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[0] != samples:
+        if not isinstance(leaf, Tensor) or not leaf.dim() or leaf.shape[0] != samples:
             return leaf
         return torch.empty((requested_samples, *leaf.shape[1:]), dtype=leaf.dtype, device="meta")
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 from torch.utils.hooks import RemovableHandle
 
@@ -67,7 +67,7 @@ the notebook's next cell, fail with an assertion inside torch."""
 
 def capture(
     model: nn.Module | str | os.PathLike[str],
-    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor,
     loss: Loss = None,
     optimizer: str = "adam",
     precision: str | None = None,
@@ -105,7 +105,7 @@ class _Request:
     """The checked arguments of `capture`."""
 
     module: nn.Module
-    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor
     loss: Loss
     optimizer: Optimizer
     precision: torch.dtype | None
@@ -282,7 +282,7 @@ class _FakeStep:
         with torch.enable_grad(), no_collection():
             return self._diagnosed(lambda: step_calls(self._run, self._tensors, self._mode))
 
-    def _run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[int, torch.Tensor], list[torch.Tensor]]:
+    def _run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, dict[int, Tensor], list[Tensor]]:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])

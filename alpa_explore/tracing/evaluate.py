@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import TensorKind, TrainingGraph
@@ -18,9 +18,9 @@ from alpa_explore.tracing.targets import LOSSES, run_counted
 def initial_values(
     graph: TrainingGraph,
     model: nn.Module,
-    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor,
     loss: Loss = None,
-) -> dict[int, torch.Tensor]:
+) -> dict[int, Tensor]:
     """Tensor index -> value for every tensor that no operator makes, cast to the graph's dtype.
 
     `model`, `example_inputs` and `loss` are those of the capture, with real values now. CaptureError names a tensor of
@@ -30,7 +30,7 @@ def initial_values(
     return {**initial_weights(graph, model), **input_values(graph, example.tensors)}
 
 
-def input_values(graph: TrainingGraph, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+def input_values(graph: TrainingGraph, tensors: Sequence[Tensor]) -> dict[int, Tensor]:
     """The tensors of one microbatch, in the order of `example.microbatch_tensors`, by tensor index."""
     if len(tensors) != len(graph.inputs):
         raise CaptureError(
@@ -51,11 +51,11 @@ def input_values(graph: TrainingGraph, tensors: Sequence[torch.Tensor]) -> dict[
     return values
 
 
-def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.Tensor]:
+def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, Tensor]:
     """Tensor index -> value of every parameter and buffer, cast to the graph's dtype. CaptureError names one that the
     model does not have."""
     held = {**dict(model.named_buffers(remove_duplicate=False)), **dict(model.named_parameters(remove_duplicate=False))}
-    values: dict[int, torch.Tensor] = {}
+    values: dict[int, Tensor] = {}
     for tensor in graph.tensors:
         if tensor.producer is not None or tensor.kind is TensorKind.INPUT:
             continue
@@ -74,10 +74,8 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.T
 
 @torch.no_grad()
 def evaluate(
-    graph: TrainingGraph,
-    values: Mapping[int, torch.Tensor],
-    rounded: Callable[[torch.Tensor], torch.Tensor] | None = None,
-) -> dict[int, torch.Tensor]:
+    graph: TrainingGraph, values: Mapping[int, Tensor], rounded: Callable[[Tensor], Tensor] | None = None
+) -> dict[int, Tensor]:
     """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
 
     With `rounded`, everything that an operator computes, rather than moves, goes through it. A mean loss divides by

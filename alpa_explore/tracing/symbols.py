@@ -1,10 +1,12 @@
 """Arguments of ATen calls as frozen values and back: constants become Symbols."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from alpa_explore.graph import Argument, Ref, Symbol
 
@@ -23,6 +25,35 @@ def to_symbol(value: object) -> Symbol | None:
     return None
 
 
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors in some values and their containers."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def frozen(value: Any, of_node: Callable[[fx.Node], Any]) -> Any:
+    """An argument of a traced call as a frozen value, with `of_node` of each node in it."""
+    if isinstance(value, fx.Node):
+        return of_node(value)
+    if isinstance(value, list | tuple):
+        return tuple(frozen(part, of_node) for part in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    symbol = to_symbol(value)
+    assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
+    return symbol
+
+
+def permutation(kind: str, arguments: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """The dims of a call of t, transpose or permute in the form of permute."""
+    if kind == "aten.permute.default":
+        return tuple(dim % rank for dim in arguments[1])
+    order = list(range(rank))
+    if rank > 1:
+        first, second = (0, 1) if kind == "aten.t.default" else (dim % rank for dim in arguments[1:3])
+        order[first], order[second] = order[second], order[first]
+    return tuple(order)
+
+
 def from_symbol(symbol: Symbol) -> object:
     """The torch constant that a Symbol stands for."""
     if symbol.kind == "device":
@@ -33,7 +64,7 @@ def from_symbol(symbol: Symbol) -> object:
     return getattr(torch, symbol.value)
 
 
-def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
+def to_torch(argument: Argument, tensors: Mapping[int, Tensor]) -> Any:
     """An argument in the form that torch takes: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
     if isinstance(argument, Ref):
         return tensors[argument.tensor]
@@ -52,9 +83,9 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
-def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
+def flatten_outputs(result: object) -> tuple[Tensor, ...]:
     """The result of an ATen call as a flat tuple of tensors; outputs that a mask disabled (None) are left out."""
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, Tensor):
         return (result,)
     if isinstance(result, Sequence):
         return tuple(t for part in result for t in flatten_outputs(part))

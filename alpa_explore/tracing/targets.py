@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
+from torch import Tensor
 
 from alpa_explore.graph import Operator, TensorKind, TrainingGraph
 from alpa_explore.tracing.aten import draws, run_operator
@@ -23,7 +24,7 @@ from alpa_explore.tracing.aten import draws, run_operator
 LOSSES = ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
 """(scores, targets, weight?, reduction, ignored) -> (loss, C)."""
 _MEAN, _SUM = 1, 2
-Values = Mapping[int, torch.Tensor]
+Values = Mapping[int, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class CountedLoss:
         """Index of the tensor C."""
         return self.operator.outputs[1]
 
-    def count(self, inputs: Values) -> torch.Tensor:
+    def count(self, inputs: Values) -> Tensor:
         """C of one microbatch, given its input tensors by index."""
         values = dict(inputs)
         for operator in self.before:
@@ -78,7 +79,7 @@ def _from_inputs(graph: TrainingGraph, tensors: tuple[int, ...]) -> tuple[Operat
     return tuple(operators[index] for index in sorted(operators))
 
 
-def mean_count(graph: TrainingGraph, loss: CountedLoss, load: Callable[[int], Values], count: int) -> torch.Tensor:
+def mean_count(graph: TrainingGraph, loss: CountedLoss, load: Callable[[int], Values], count: int) -> Tensor:
     """C̄ over `count` microbatches; `load(m)` gives the inputs of one."""
     dtype = getattr(torch, graph.tensors[loss.total].dtype)
     return torch.stack([loss.count(load(m)) for m in range(count)]).mean().to(dtype)
@@ -93,7 +94,7 @@ def with_counts(graph: TrainingGraph, microbatches: list[Values]) -> list[Values
     return [{**microbatch, **counts} for microbatch in microbatches]
 
 
-def run_counted(operator: Operator, values: Values) -> tuple[torch.Tensor, ...]:
+def run_counted(operator: Operator, values: Values) -> tuple[Tensor, ...]:
     """A mean loss divided by the C̄ that is among `values`."""
     arguments = (*operator.arguments[:3], _SUM, operator.arguments[4])
     total = values[operator.outputs[1]]

@@ -90,7 +90,7 @@ def predict_rows(
         try:
             made[number] = request_of(number, row, device, software)
         except AlpaExploreError as error:
-            refused.append(refused_row(row, Kind.MACHINE, error))
+            refused.append(row.refused(Kind.MACHINE, str(error)))
     groups: dict[ModelKey, list[RunRequest]] = {}
     for _, key, request in made.values():
         groups.setdefault(key, []).append(request)
@@ -98,28 +98,12 @@ def predict_rows(
     for number, answer in priced_runs(groups, pricer, processes, progress):
         row = rows.measured[number]
         if isinstance(answer, AlpaExploreError):
-            refused.append(refused_row(row, Kind.PRICING, answer))
+            refused.append(row.refused(Kind.PRICING, str(answer)))
         else:
             predicted[number] = _prediction(row, made[number][0], answer)
     return Predictions(
         predicted=tuple(predicted[number] for number in sorted(predicted)),
         refused=tuple(sorted(refused, key=lambda row: (row.file, row.line))),
-    )
-
-
-def refused_row(row: MeasuredRow, kind: Kind, error: AlpaExploreError) -> RefusedRow:
-    """A row that was read but cannot be priced."""
-    return RefusedRow(
-        file=row.file,
-        line=row.line,
-        kind=kind,
-        reason=str(error),
-        model=row.model,
-        status=row.status,
-        gpu_type=row.gpu_type,
-        framework=row.framework,
-        measured_seconds=row.measured_seconds,
-        measured_bytes=row.measured_bytes,
     )
 
 

@@ -19,7 +19,7 @@ from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts.model_work import ModelKey, check_dtype, stored_work, work_from
 from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH
-from alpa_explore.validation.predict import priced_runs, refused_row, request_of
+from alpa_explore.validation.predict import priced_runs, request_of
 from alpa_explore.validation.run_price import CapturedModel, RunRequest, run_features, work_of
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.refusals import Kind
@@ -53,7 +53,7 @@ def works_of(
         try:
             machine, key, request = request_of(number, row)
         except AlpaExploreError as error:
-            refused.append(refused_row(row, Kind.MACHINE, error))
+            refused.append(row.refused(Kind.MACHINE, str(error)))
         else:
             asked[number] = machine, request
             groups.setdefault(key, []).append(request)
@@ -61,7 +61,7 @@ def works_of(
     for number, answer in priced_runs(groups, WorkReader(cache), processes, progress):
         row = measured[number]
         if isinstance(answer, AlpaExploreError):
-            refused.append(refused_row(row, Kind.PRICING, answer))
+            refused.append(row.refused(Kind.PRICING, str(answer)))
         else:
             machine, run = asked[number]
             made[number] = RunWork(row=row, machine=machine, work=answer, layout=run.layout, parts=run.parts)

@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 
 from alpa_explore.course.lessons.notebook import Cell, notebook_text, read_lesson, read_lessons, sections
-from alpa_explore.course.lessons.structure import faults
 from alpa_explore.course.lessons.sync import BEGIN, END, nbgrader_metadata, out_of_date, sync
 from alpa_explore.course.registry import exercises_of
 from alpa_explore.errors import OptionError
 from tests.course.example_lesson import CELLS, notebook, write
+from tests.course.structure import faults
 
 NBGRADER = {
     "type": "object",

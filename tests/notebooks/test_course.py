@@ -15,10 +15,10 @@ import pytest
 from nbclient import NotebookClient
 
 from alpa_explore.course.lessons.notebook import Lesson, course_folder, read_lesson, read_lessons
-from alpa_explore.course.lessons.structure import faults
 from alpa_explore.course.lessons.sync import lessons_table, out_of_date
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.models.catalog import entry
+from tests.course.structure import faults
 from tests.daily import today
 from tests.notebooks.chosen import changed_files, chosen, named
 from tests.notebooks.kernels import NAME, forked_kernels

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch import Tensor
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
@@ -54,7 +55,7 @@ def _issue(clock: Clock, call: Callable[[], object]) -> float:
     return _median(clock, many)
 
 
-def _backward(clock: Clock, w: torch.Tensor) -> float:
+def _backward(clock: Clock, w: Tensor) -> float:
     def chain() -> float:
         y = w
         for _ in range(tuning.ISSUED):
@@ -83,7 +84,7 @@ def _optimizer(clock: Clock) -> float:
     return _median(clock, step)
 
 
-def _collective(clock: Clock, x: torch.Tensor) -> float:
+def _collective(clock: Clock, x: Tensor) -> float:
     def many() -> float:
         start = time.perf_counter()
         works = [dist.all_reduce(x, async_op=True) for _ in range(tuning.ISSUED)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measurements import AttentionTime, Point, Product
@@ -25,7 +26,7 @@ def square_products(clock: Clock, dtype: str) -> list[Point]:
         a = torch.randn(side, side, device=clock.kind).to(getattr(torch, dtype))
         out = torch.empty_like(a)
 
-        def kernel(a: torch.Tensor = a, out: torch.Tensor = out) -> None:
+        def kernel(a: Tensor = a, out: Tensor = out) -> None:
             torch.mm(a, a, out=out)
 
         seconds = clock(kernel)
@@ -75,7 +76,7 @@ def attention(clock: Clock, dtype: str) -> list[AttentionTime]:
             shape = (1, heads, sequence, head)
             q, k, v = (_random(clock.kind, dtype, *shape).requires_grad_() for _ in range(3))
 
-            def forward(q: torch.Tensor = q, k: torch.Tensor = k, v: torch.Tensor = v, causal: bool = causal) -> object:
+            def forward(q: Tensor = q, k: Tensor = k, v: Tensor = v, causal: bool = causal) -> object:
                 with torch.no_grad():
                     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
@@ -83,7 +84,7 @@ def attention(clock: Clock, dtype: str) -> list[AttentionTime]:
             gradient = torch.ones_like(out)
 
             def backward(
-                out: torch.Tensor = out, gradient: torch.Tensor = gradient, inputs: tuple[torch.Tensor, ...] = (q, k, v)
+                out: Tensor = out, gradient: Tensor = gradient, inputs: tuple[Tensor, ...] = (q, k, v)
             ) -> object:
                 return torch.autograd.grad(out, inputs, gradient, retain_graph=True)
 
@@ -110,7 +111,7 @@ def memory(clock: Clock) -> list[Point]:
         pairs = [(a, torch.empty_like(a)) for a in torch.ones(copies, 2**exponent, device=clock.kind)]
         turn = 0
 
-        def kernel(pairs: list[tuple[torch.Tensor, torch.Tensor]] = pairs) -> None:
+        def kernel(pairs: list[tuple[Tensor, Tensor]] = pairs) -> None:
             nonlocal turn
             a, out = pairs[turn]
             turn = (turn + 1) % len(pairs)
@@ -123,7 +124,7 @@ def memory(clock: Clock) -> list[Point]:
     return points
 
 
-def _random(kind: str, dtype: str, *shape: int) -> torch.Tensor:
+def _random(kind: str, dtype: str, *shape: int) -> Tensor:
     """Random numbers: a GPU runs products of zeros faster, because it draws less power."""
     return torch.randn(shape, device=kind).to(getattr(torch, dtype))
 
@@ -141,8 +142,8 @@ def _product(kind: str, dtype: str, m: int, n: int, k: int, count: int) -> Calla
         return lambda: torch.mm(a, b.t(), out=out)
     one = torch.ones((), device=kind)
 
-    def scaled() -> torch.Tensor:
-        result: torch.Tensor = torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    def scaled() -> Tensor:
+        result: Tensor = torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
         return result
 
     try:

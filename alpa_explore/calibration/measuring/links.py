@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measurements import GroupTime, Point
@@ -56,7 +57,7 @@ def _group(clock: Clock, group: dist.ProcessGroup | None, size: int) -> dict[str
 
 
 def _kernels(
-    whole: torch.Tensor, part: torch.Tensor, other: torch.Tensor, group: dist.ProcessGroup | None
+    whole: Tensor, part: Tensor, other: Tensor, group: dist.ProcessGroup | None
 ) -> Mapping[StepKind, Callable[[], object]]:
     return {
         StepKind.ALL_REDUCE: lambda: dist.all_reduce(whole, group=group),
@@ -72,7 +73,7 @@ def _sends(clock: Clock) -> list[GroupTime]:
     for exponent in range(8, tuning.LARGEST_BYTES[clock.kind].bit_length() - 3, 2):
         message = torch.ones(2**exponent, device=clock.kind)
 
-        def kernel(message: torch.Tensor = message) -> None:
+        def kernel(message: Tensor = message) -> None:
             if partner >= clock.ranks:
                 return
             if sends:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
@@ -56,7 +57,7 @@ def timed(wanted: WantedKernel, clock: Clock) -> Timed:
     )
 
 
-def _run(wanted: WantedKernel, inputs: Sequence[torch.Tensor], device: str) -> None:
+def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
     values = dict(enumerate(inputs))
     for step in wanted.call.steps:
         assert isinstance(step, Operator), "a kernel that is timed has no collectives"
@@ -78,11 +79,11 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     return 2
 
 
-def _inputs(wanted: WantedKernel, high: int, device: str) -> list[torch.Tensor]:
+def _inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
     return [_input(shape, _dtype(name), high).to(device) for shape, name in wanted.inputs]
 
 
-def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int) -> torch.Tensor:
+def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int) -> Tensor:
     if dtype is torch.bool:
         return torch.rand(shape) < 0.5
     if not (dtype.is_floating_point or dtype.is_complex):

@@ -1,13 +1,11 @@
 """Device presets: one JSON file for each device beside this module, each with the source of its figures."""
 
-import json
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.kernel_figures import KernelFigures
-from alpa_explore.cluster.software_profiles import load_software
+from alpa_explore.cluster.software_profiles import by_name, load_software
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 
@@ -20,22 +18,9 @@ class Rack(NamedTuple):
     """Devices of one host."""
 
 
-# Memo of a pure function.
-@cache
-def _presets() -> dict[str, str]:
-    """Preset name or alias -> file name."""
-    file_names: dict[str, str] = {}
-    for entry in sorted(files(__package__).iterdir(), key=lambda e: e.name):
-        if entry.name.endswith(".json"):
-            body = json.loads(entry.read_text(encoding="utf-8"))
-            for name in (body["name"], *body.get("aliases", ())):
-                file_names[name] = entry.name
-    return file_names
-
-
 def preset_names() -> tuple[str, ...]:
     """The names and aliases that `Cluster.parse` accepts."""
-    return tuple(sorted(_presets()))
+    return tuple(sorted(by_name(__package__)))
 
 
 @cache
@@ -56,12 +41,11 @@ def rack_of(name: str) -> Rack | None:
 
 def default_software(name: str) -> str:
     """Name of the software that a device runs unless said otherwise; that of the paper for devices without a preset."""
-    return str(_body(name).get("software", "alpa")) if name.lower() in _presets() else "alpa"
+    return str(_body(name).get("software", "alpa")) if name.lower() in by_name(__package__) else "alpa"
 
 
 def _body(name: str) -> dict[str, Any]:
-    file_names = _presets()
-    if name.lower() not in file_names:
-        raise UnknownNameError("Unknown device", found=repr(name), remedy=nearest_names(name, file_names))
-    body: dict[str, Any] = json.loads((files(__package__) / file_names[name.lower()]).read_text(encoding="utf-8"))
-    return body
+    known = by_name(__package__)
+    if name.lower() not in known:
+        raise UnknownNameError("Unknown device", found=repr(name), remedy=nearest_names(name, known))
+    return known[name.lower()]

@@ -11,25 +11,24 @@ from alpa_explore.errors import UnknownNameError, nearest_names
 
 # Memo of a pure function.
 @cache
-def _profiles() -> dict[str, dict[str, Any]]:
-    """Name or alias -> the contents of its file."""
+def by_name(package: str) -> dict[str, dict[str, Any]]:
+    """Name or alias -> the contents of its JSON file, of all such files of a package."""
     found: dict[str, dict[str, Any]] = {}
-    for entry in sorted(files(__package__).iterdir(), key=lambda e: e.name):
+    for entry in sorted(files(package).iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".json"):
             body = json.loads(entry.read_text(encoding="utf-8"))
-            for name in (body["name"], *body.get("aliases", ())):
-                found[name] = body
+            found |= dict.fromkeys((body["name"], *body.get("aliases", ())), body)
     return found
 
 
 def software_names() -> tuple[str, ...]:
     """The names that `Cluster.parse(…, software=…)` accepts, without aliases."""
-    return tuple(sorted({body["name"] for body in _profiles().values()}))
+    return tuple(sorted({body["name"] for body in by_name(__package__).values()}))
 
 
 def load_software(name: str) -> Software:
     """The profile of a name or alias, in any case. UnknownNameError offers the nearest names."""
-    known = _profiles()
+    known = by_name(__package__)
     if name.lower() not in known:
         raise UnknownNameError("Unknown software", found=repr(name), remedy=nearest_names(name, software_names()))
     body = known[name.lower()]

@@ -19,76 +19,15 @@ _GREEK = (
     "varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"
 )
 _LETTERS = dict(zip(_GREEK.split(" "), "αβγδϵεζηθικλμνξπρστυϕφχψωΓΔΘΛΞΠΣΦΨΩℓ", strict=True))
-_OPERATORS = {
-    "cdot": "·",
-    "times": "×",
-    "le": "≤",
-    "leq": "≤",
-    "ge": "≥",
-    "geq": "≥",
-    "ne": "≠",
-    "neq": "≠",
-    "approx": "≈",
-    "equiv": "≡",
-    "in": "∈",
-    "notin": "∉",
-    "subset": "⊂",
-    "subseteq": "⊆",
-    "cup": "∪",
-    "cap": "∩",
-    "to": "→",
-    "rightarrow": "→",
-    "Rightarrow": "⇒",
-    "leftarrow": "←",
-    "mapsto": "↦",
-    "pm": "±",
-    "div": "÷",
-    "ldots": "…",
-    "dots": "…",
-    "cdots": "⋯",
-    "infty": "∞",
-    "forall": "∀",
-    "exists": "∃",
-    "partial": "∂",
-    "nabla": "∇",
-    "mid": "|",
-    "lceil": "⌈",
-    "rceil": "⌉",
-    "lfloor": "⌊",
-    "rfloor": "⌋",
-    "langle": "⟨",
-    "rangle": "⟩",
-    "odot": "⊙",
-    "oplus": "⊕",
-    "otimes": "⊗",
-    "ll": "≪",
-    "gg": "≫",
-    "propto": "∝",
-    "wedge": "∧",
-    "vee": "∨",
-    "emptyset": "∅",
-    "setminus": "∖",
-    "colon": ":",
-    "vert": "|",
-    "Vert": "‖",
-    "star": "⋆",
-    "ast": "∗",
-    "prime": "′",
-    "iff": "⟺",
-    "implies": "⟹",
-    "Leftrightarrow": "⇔",
-    "leftrightarrow": "↔",
-    "uparrow": "↑",
-    "downarrow": "↓",
-    "lor": "∨",
-    "land": "∧",
-    "neg": "¬",
-    "circ": "∘",
-    "bullet": "•",
-    "cdotp": "·",
-    "sim": "∼",
-    "top": "⊤",
-}
+_SIGNS = """
+    cdot · times × le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ approx ≈ equiv ≡ in ∈ notin ∉ subset ⊂ subseteq ⊆ cup ∪ cap ∩
+    to → rightarrow → Rightarrow ⇒ leftarrow ← mapsto ↦ pm ± div ÷ ldots … dots … cdots ⋯ infty ∞ forall ∀ exists ∃
+    partial ∂ nabla ∇ mid | lceil ⌈ rceil ⌉ lfloor ⌊ rfloor ⌋ langle ⟨ rangle ⟩ odot ⊙ oplus ⊕ otimes ⊗ ll ≪ gg ≫
+    propto ∝ wedge ∧ vee ∨ emptyset ∅ setminus ∖ colon : vert | Vert ‖ star ⋆ ast ∗ prime ′ iff ⟺ implies ⟹
+    Leftrightarrow ⇔ leftrightarrow ↔ uparrow ↑ downarrow ↓ lor ∨ land ∧ neg ¬ circ ∘ bullet • cdotp · sim ∼ top ⊤
+    """.split()
+_OPERATORS = dict(zip(_SIGNS[::2], _SIGNS[1::2], strict=True))
+"""Command -> sign."""
 _LARGE = {"sum": "∑", "prod": "∏", "bigcup": "⋃", "int": "∫"}
 _NAMES = ("min", "max", "log", "exp", "ln", "arg", "lim", "sup", "inf", "det", "mod", "gcd")
 _SPACES = {",": 0.17, ":": 0.22, ";": 0.28, " ": 0.25, "!": -0.17, "quad": 1.0, "qquad": 2.0}

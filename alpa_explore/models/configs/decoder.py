@@ -10,25 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from alpa_explore.errors import OptionError
-from alpa_explore.models.configs.paper import check_divides, check_heads
+from alpa_explore.models.configs.paper import GroupedKeys, LanguageModel, check_divides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaConfig:
+class LlamaConfig(GroupedKeys):
     """A decoder with RMS norm, rotary positions, grouped-query attention and a gated MLP (SwiGLU); no biases.
 
     OptionError where sizes do not divide.
     """
 
-    hidden: int
-    layers: int
-    heads: int
-    vocabulary: int
-    sequence: int
     ffn: int
     """Width of the gated MLP, which has three matrices."""
-    kv_heads: int | None = None
-    """Heads of keys and values; None is `heads`."""
     tied: bool = False
     """Whether the LM head is the token embedding's weight."""
     fused_projections: bool = False
@@ -36,23 +29,6 @@ class LlamaConfig:
     and NeMo compute them."""
     rope_theta: float = 500_000.0
     """Base of the rotary frequencies; no shape and no time depends on it."""
-
-    def __post_init__(self) -> None:
-        check_heads(self.hidden, self.heads, self.key_heads)
-
-    @property
-    def key_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.heads if self.kv_heads is None else self.kv_heads
-
-    @property
-    def periods(self) -> int:
-        """Number of equal parts in sequence that the model consists of: its blocks."""
-        return self.layers
-
-    def with_periods(self, periods: int) -> LlamaConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, layers=periods)
 
     @property
     def decoder(self) -> DecoderConfig:
@@ -127,7 +103,7 @@ class ExpertsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderConfig:
+class DecoderConfig(LanguageModel):
     """A decoder with RMS norm, rotary positions, grouped keys or latent attention, SwiGLU or experts.
 
     OptionError where sizes do not divide.
@@ -135,14 +111,9 @@ class DecoderConfig:
 
     family: str
     """For display: 'Qwen3', 'Mixtral', …"""
-    hidden: int
-    layers: int
-    heads: int
     kv_heads: int
     head: int
     """Size of a head of queries, keys and values; not used by latent attention."""
-    vocabulary: int
-    sequence: int
     ffn: int = 0
     """Width of the dense MLP; 0 where every block has experts."""
     tied: bool = False

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from alpa_explore.models.configs.paper import check_divides
+from alpa_explore.models.configs.paper import Transformer, check_divides
 
 FREQUENCIES = 256
 """Sines and cosines that encode a diffusion step (github facebookresearch/DiT, models.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViTConfig:
+class ViTConfig(Transformer):
     """A vision transformer (arXiv 2010.11929) with a class token; the MLP is 4 × hidden wide."""
 
-    hidden: int
-    layers: int
-    heads: int
     patch: int
     """Height and width of a patch, in pixels."""
     image: int
@@ -31,15 +28,6 @@ class ViTConfig:
     def tokens(self) -> int:
         """Patches and the class token."""
         return (self.image // self.patch) ** 2 + 1
-
-    @property
-    def periods(self) -> int:
-        """Number of equal parts in sequence: the blocks."""
-        return self.layers
-
-    def with_periods(self, periods: int) -> ViTConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, layers=periods)
 
     @property
     def parameter_count(self) -> int:
@@ -59,15 +47,12 @@ class ViTConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiTConfig:
+class DiTConfig(Transformer):
     """A diffusion transformer (arXiv 2212.09748): step and class modulate every block; the MLP is 4 × hidden wide.
 
     It predicts noise and variance, so it has twice the channels of its input.
     """
 
-    hidden: int
-    layers: int
-    heads: int
     patch: int
     image: int
     """Height and width of the latent image."""
@@ -83,15 +68,6 @@ class DiTConfig:
     def tokens(self) -> int:
         """Patches."""
         return (self.image // self.patch) ** 2
-
-    @property
-    def periods(self) -> int:
-        """Number of equal parts in sequence: the blocks."""
-        return self.layers
-
-    def with_periods(self, periods: int) -> DiTConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, layers=periods)
 
     @property
     def parameter_count(self) -> int:

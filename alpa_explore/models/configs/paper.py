@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from alpa_explore.errors import OptionError
 
@@ -44,18 +44,55 @@ def qkv_width(hidden: int, heads: int, kv_heads: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GPTConfig:
+class Transformer:
+    """What all transformers have: blocks of one width, with attention. By default they are equal."""
+
+    hidden: int
+    layers: int
+    heads: int
+
+    @property
+    def periods(self) -> int:
+        """Number of equal parts in sequence that the model consists of: its blocks."""
+        return self.layers
+
+    def with_periods(self, periods: int) -> Self:
+        """The config of a model with that many blocks."""
+        return replace(self, layers=periods)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageModel(Transformer):
+    """A transformer of tokens."""
+
+    vocabulary: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedKeys(LanguageModel):
+    """One with fewer heads of keys and values than of queries, or as many. OptionError where sizes do not divide."""
+
+    kv_heads: int | None = None
+    """Heads of keys and values; None is `heads`."""
+
+    def __post_init__(self) -> None:
+        check_heads(self.hidden, self.heads, self.key_heads)
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPTConfig(GroupedKeys):
     """A decoder with pre-layer-norm and an MLP of two matrices. The defaults are the paper's; the other values make the
     GPTs of Megatron-LM, NeMo (Nemotron) and llm-foundry (MPT), and need fused attention.
 
     OptionError where sizes do not divide, or spelled-out attention is given what only the fused one has.
     """
 
-    hidden: int
-    layers: int
-    heads: int
-    vocabulary: int
-    sequence: int
     mlp_ratio: int = 4
     attention: Literal["spelled-out", "fused"] = "spelled-out"
     """Two products and a softmax, or `scaled_dot_product_attention`."""
@@ -63,15 +100,13 @@ class GPTConfig:
     """Width of the MLP; None is mlp_ratio × hidden."""
     tied: bool = True
     """Whether the LM head is the token embedding's weight."""
-    kv_heads: int | None = None
-    """Heads of keys and values; None is `heads`."""
     positions: Literal["learned", "rotary"] = "learned"
     activation: Literal["gelu", "squared-relu"] = "gelu"
     bias: bool = True
     """Whether linear layers have biases; layer norms always have one."""
 
     def __post_init__(self) -> None:
-        check_heads(self.hidden, self.heads, self.key_heads)
+        GroupedKeys.__post_init__(self)
         paper = (None, True, None, "learned", "gelu", True)
         if self.attention == "spelled-out" and paper != (
             *(self.ffn, self.tied, self.kv_heads, self.positions, self.activation, self.bias),
@@ -83,23 +118,9 @@ class GPTConfig:
             )
 
     @property
-    def key_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.heads if self.kv_heads is None else self.kv_heads
-
-    @property
     def mlp_width(self) -> int:
         """Width of the MLP."""
         return self.mlp_ratio * self.hidden if self.ffn is None else self.ffn
-
-    @property
-    def periods(self) -> int:
-        """Number of equal parts in sequence that the model consists of: its blocks."""
-        return self.layers
-
-    def with_periods(self, periods: int) -> GPTConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, layers=periods)
 
     @property
     def parameter_count(self) -> int:
@@ -121,15 +142,10 @@ class GPTConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoEConfig:
+class MoEConfig(LanguageModel):
     """A GPT in which experts with top-2 gating replace the MLP of every second layer (0, 2, 4, …), as in GShard."""
 
-    hidden: int
-    layers: int
-    heads: int
     experts: int
-    vocabulary: int
-    sequence: int
     expert_group: int
     """Tokens that compete for the same expert slots (S of GShard)."""
     mlp_ratio: int = 8

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from alpa_explore.graph import Argument, Operator, Symbol, Tensor
+from alpa_explore.graph import Operator, Symbol, Tensor, leaves
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.shapes import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
@@ -26,7 +26,7 @@ _UNBOUNDED = 2**31
 def reduced_sizes(operator: Operator, inputs: Collection[Tensor], keep: int, unit: int) -> dict[int, int]:
     """Size -> reduced size, for every extent of the inputs and every integer argument that is a size."""
     extents = {size for tensor in inputs for size in tensor.shape}
-    values = {abs(n) for a in (*operator.arguments, *(v for _, v in operator.keywords)) for n in _integers(a)}
+    values = {abs(part) for part in leaves(operator.values) if type(part) is int}
     sizes = extents | {n for n in values if tuning.LARGEST_FIXED_ARGUMENT < n < _UNBOUNDED}
     reduced: dict[int, int] = {}
     last = keep
@@ -91,26 +91,14 @@ def reduced_tensor(tensor: Tensor, small: Mapping[int, int]) -> Tensor:
 
 def reduced_operator(operator: Operator, small: Mapping[int, int]) -> Operator:
     """`operator` with reduced sizes among its arguments."""
-    return replace(
-        operator,
-        arguments=tuple(_reduced(a, small) for a in operator.arguments),
-        keywords=tuple((name, _reduced(a, small)) for name, a in operator.keywords),
-    )
 
+    def reduced(part: object) -> object:
+        if type(part) is not int or abs(part) <= tuning.LARGEST_FIXED_ARGUMENT:
+            return part
+        size = small.get(abs(part), abs(part))
+        return size if part > 0 else -size
 
-def _integers(argument: Argument) -> tuple[int, ...]:
-    if isinstance(argument, tuple):
-        return tuple(n for a in argument for n in _integers(a))
-    return (argument,) if isinstance(argument, int) and not isinstance(argument, bool) else ()
-
-
-def _reduced(argument: Argument, small: Mapping[int, int]) -> Argument:
-    if isinstance(argument, tuple):
-        return tuple(_reduced(a, small) for a in argument)
-    if isinstance(argument, int) and not isinstance(argument, bool) and abs(argument) > tuning.LARGEST_FIXED_ARGUMENT:
-        size = small.get(abs(argument), abs(argument))
-        return size if argument > 0 else -size
-    return argument
+    return operator.mapped(reduced)
 
 
 def local_tensors(
@@ -206,15 +194,6 @@ def random_tensor(
     return (values * 1e3 if style == "large" else values).to(kind)
 
 
-def float_arguments(argument: Operator | Argument) -> list[float]:
-    """The float arguments of an operator: they may be thresholds, at which its behaviour changes."""
-    if isinstance(argument, Operator):
-        return [n for a in (*argument.arguments, *(v for _, v in argument.keywords)) for n in float_arguments(a)]
-    if isinstance(argument, tuple):
-        return [n for a in argument for n in float_arguments(a)]
-    return [argument] if isinstance(argument, float) else []
-
-
 Values = tuple[torch.Tensor, ...]
 
 
@@ -233,7 +212,8 @@ class Trial:
         # Integers may be indices into any dim: 0, 1 and 2 are legal almost everywhere, and in shards too.
         self.high = 2
         problems: list[str] = []
-        numbers = float_arguments(operator)
+        # Float arguments may be thresholds, at which the behaviour changes.
+        numbers = [part for part in leaves(operator.values) if isinstance(part, float)]
         for seed, style in enumerate(STYLES):
             if style == "special" and not self._is_uninformative():
                 break
@@ -389,18 +369,10 @@ def _tied(call: OperatorCall) -> list[int]:
 def _with_widest(operator: Operator) -> Operator:
     """`operator` with float64 wherever its arguments name a floating dtype, so that rounding hides no difference."""
 
-    def wide(argument: Argument) -> Argument:
-        if isinstance(argument, tuple):
-            return tuple(wide(a) for a in argument)
-        if isinstance(argument, Symbol) and argument.kind == "dtype":
-            return Symbol("dtype", _widest(argument.value))
-        return argument
+    def wide(part: object) -> object:
+        return Symbol("dtype", _widest(part.value)) if isinstance(part, Symbol) and part.kind == "dtype" else part
 
-    return replace(
-        operator,
-        arguments=tuple(wide(a) for a in operator.arguments),
-        keywords=tuple((name, wide(a)) for name, a in operator.keywords),
-    )
+    return operator.mapped(wide)
 
 
 def _widest(dtype: str) -> str:

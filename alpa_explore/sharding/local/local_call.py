@@ -21,6 +21,7 @@ from alpa_explore.sharding.local.scan import scan
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, StepWriter
 from alpa_explore.sharding.rules.creation import RANDOM
+from alpa_explore.sharding.rules.factors import kinds
 from alpa_explore.sharding.strategy import Strategy
 
 __all__ = ["LocalCall", "LocalCollective", "LocalStep", "Reduction", "localize", "localize_over_total"]
@@ -200,54 +201,29 @@ def replaced(arguments: tuple[Argument, ...], place: int, value: Argument) -> tu
 
 
 LOCAL_RULES: dict[str, _Local] = {
-    **dict.fromkeys(
-        (
-            "aten.view.default",
-            "aten._unsafe_view.default",
-            "aten.reshape.default",
-            "aten.expand.default",
-            "aten.new_zeros.default",
-            "aten.new_ones.default",
-            "aten.new_full.default",
-            "aten.new_empty.default",
-            "aten.select_backward.default",
-            "aten.slice_backward.default",
-        ),
-        _sized(1),
-    ),
-    **dict.fromkeys(
-        ("aten.full.default", "aten.zeros.default", "aten.ones.default", "aten.empty.memory_format"), _sized(0)
-    ),
-    **dict.fromkeys(("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"), _squeeze),
+    **kinds("view _unsafe_view reshape expand new_zeros new_ones new_full new_empty", _sized(1)),
+    **kinds("select_backward slice_backward", _sized(1)),
+    **kinds("full zeros ones empty.memory_format", _sized(0)),
+    **kinds("squeeze squeeze.dim squeeze.dims", _squeeze),
     **dict.fromkeys(RANDOM, _random),
-    **dict.fromkeys(("aten.addmm.default", "aten.baddbmm.default"), _biased_product),
-    "aten.convolution.default": _convolution,
-    "aten.convolution_backward.default": _convolution_backward,
-    **dict.fromkeys(("aten.native_group_norm.default", "aten.native_group_norm_backward.default"), _group_norm),
-    **dict.fromkeys(("aten.mean.default", "aten.mean.dim"), _mean),
-    "aten.embedding.default": _embedding,
-    "aten.embedding_dense_backward.default": _embedding_backward,
-    **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
-    "alpa_explore.attention.default": attention,
-    "alpa_explore.attention_backward.default": attention_backward,
+    **kinds("addmm baddbmm", _biased_product),
+    **kinds("convolution", _convolution),
+    **kinds("convolution_backward", _convolution_backward),
+    **kinds("native_group_norm native_group_norm_backward", _group_norm),
+    **kinds("mean mean.dim", _mean),
+    **kinds("embedding", _embedding),
+    **kinds("embedding_dense_backward", _embedding_backward),
+    **kinds("index_put index_add", _added_to),
+    **kinds("attention", attention, "alpa_explore"),
+    **kinds("attention_backward", attention_backward, "alpa_explore"),
     SCAN: lambda shard, steps: scan(shard, steps, localize),
-    "alpa_explore.experts.default": experts,
-    "alpa_explore.experts_backward.default": experts_backward,
-    **dict.fromkeys(
-        ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
-        _where_needed(batch_norm),
-    ),
-    "aten.native_batch_norm_backward.default": _where_needed(batch_norm_backward),
-    **dict.fromkeys(
-        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"), _where_needed(softmax)
-    ),
-    **dict.fromkeys(
-        ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"),
-        _where_needed(softmax_backward),
-    ),
-    **dict.fromkeys(("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"), _where_needed(nll_forward)),
-    **dict.fromkeys(
-        ("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"), _where_needed(nll_backward)
-    ),
+    **kinds("experts", experts, "alpa_explore"),
+    **kinds("experts_backward", experts_backward, "alpa_explore"),
+    **kinds("_native_batch_norm_legit.no_stats _native_batch_norm_legit_functional", _where_needed(batch_norm)),
+    **kinds("native_batch_norm_backward", _where_needed(batch_norm_backward)),
+    **kinds("_softmax _log_softmax _safe_softmax", _where_needed(softmax)),
+    **kinds("_softmax_backward_data _log_softmax_backward_data", _where_needed(softmax_backward)),
+    **kinds("nll_loss_forward nll_loss2d_forward", _where_needed(nll_forward)),
+    **kinds("nll_loss_backward nll_loss2d_backward", _where_needed(nll_backward)),
 }
 """Operator kinds that do not run unchanged on a shard, with how they run."""

@@ -6,9 +6,8 @@ and runs the same collectives in the same order; the calls between them may diff
 """
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
 from alpa_explore.sharding.reshard import StepKind
@@ -68,8 +67,8 @@ class StepWriter:
         self._steps: list[LocalStep] = []
         self._next = len(operator.inputs)
         places = iter(range(len(operator.inputs)))
-        self.arguments = tuple(_numbered(a, places) for a in operator.arguments)
-        self.keywords = {name: _numbered(a, places) for name, a in operator.keywords}
+        numbered = operator.mapped(lambda part: Ref(next(places)) if isinstance(part, Ref) else part)
+        self.arguments, self.keywords = numbered.arguments, dict(numbered.keywords)
         """The operator's keyword arguments; as in `arguments`, Refs are value numbers."""
 
     def one_more_input(self) -> Ref:
@@ -83,7 +82,7 @@ class StepWriter:
         """Append a call that returns `count` tensors."""
         made = tuple(range(self._next, self._next + count))
         self._next += count
-        read = tuple(t for a in (*arguments, *keywords.values()) for t in tensor_refs(a))
+        read = tensor_refs((*arguments, *keywords.values()))
         self._steps.append(
             replace(
                 self._operator,
@@ -129,33 +128,12 @@ class StepWriter:
         """Append a step of a ring: each of `size` devices along a mesh axis takes the value of the one before it."""
         return self.permute(value, axis, 0, tuple((place - 1) % size for place in range(size)))
 
-    def _collective(
-        self,
-        kind: StepKind,
-        value: Ref,
-        axes: tuple[int, ...],
-        *,
-        joined: int | None = None,
-        cut: int | None = None,
-        reduction: Reduction = Reduction.SUM,
-        order: tuple[int, ...] = (),
-        sizes: tuple[int, ...] = (),
-    ) -> Ref:
-        self._steps.append(
-            LocalCollective(
-                kind=kind,
-                axes=axes,
-                source=value.tensor,
-                target=self._next,
-                joined=joined,
-                cut=cut,
-                reduction=reduction,
-                order=order,
-                sizes=sizes,
-            )
-        )
+    def _collective(self, kind: StepKind, value: Ref, axes: tuple[int, ...], **fields: Any) -> Ref:
+        """Append a collective with these fields of `LocalCollective`."""
+        step = LocalCollective(kind=kind, axes=axes, source=value.tensor, target=self._next, **fields)
+        self._steps.append(step)
         self._next += 1
-        return Ref(self._next - 1)
+        return Ref(step.target)
 
     def cast(self, value: Ref, source: str, target: str) -> Ref:
         """`value`, of dtype `source`, in dtype `target`; no step where they are equal."""
@@ -170,11 +148,3 @@ def accumulator(dtype: str) -> str:
     """The dtype in which values of `dtype` are summed: float32 for 16-bit floats, which would lose small addends or
     overflow."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-def _numbered(argument: Argument, places: Iterator[int]) -> Argument:
-    if isinstance(argument, Ref):
-        return Ref(next(places))
-    if isinstance(argument, tuple):
-        return tuple(_numbered(a, places) for a in argument)
-    return argument

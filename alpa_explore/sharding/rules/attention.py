@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from alpa_explore.graph import Argument, Operator, Ref, Tensor
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules.factors import Splits, broadcast_dim, elementwise, from_factors
+from alpa_explore.sharding.rules.factors import Splits, Tensors, broadcast_dim, each_other_dim, einsum, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
@@ -49,29 +49,17 @@ class Options(NamedTuple):
         return options if self.sink is not None else options[:-1]
 
 
-def attention(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def attention(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?, sink?) -> (output, logsumexp)."""
     return _splits(operator, inputs, outputs, _FORWARD_CAUSAL)
 
 
-def attention_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def attention_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, q, k, v, mask?, output, logsumexp, seed?) -> (dq, dk, dv)."""
     return _splits(operator, inputs, outputs, _BACKWARD_CAUSAL)
 
 
-def sink_gradient(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy [b, hq, sq, dv], output, logsumexp, sink [hq]) -> dsink."""
-    return from_factors("bhsd,bhsd,bhs,h->h", inputs, outputs)
-
-
-def zigzag(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(tensor in natural order, dim, chunks) -> tensor in zig-zag order: every other dim."""
-    dim = operator.arguments[1]
-    assert isinstance(dim, int)
-    return elementwise(inputs, outputs, uncut=(dim,))
-
-
-def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], causal: int) -> Splits:
+def _splits(operator: Operator, inputs: Tensors, outputs: Tensors, causal: int) -> Splits:
     backward = causal == _BACKWARD_CAUSAL
     query, key = inputs[backward : backward + 2]
     mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[causal - 1 - 2 * backward], Ref) else ()
@@ -135,9 +123,9 @@ def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor
 
 
 RULES = {
-    "alpa_explore.attention.default": attention,
-    "alpa_explore.attention_backward.default": attention_backward,
-    "alpa_explore.sink_gradient.default": sink_gradient,
-    "alpa_explore.zigzag.default": zigzag,
+    **kinds("attention", attention, "alpa_explore"),
+    **kinds("attention_backward", attention_backward, "alpa_explore"),
+    **kinds("sink_gradient", einsum("bhsd,bhsd,bhs,h->h"), "alpa_explore"),
+    **kinds("zigzag", each_other_dim(1, linear=False), "alpa_explore"),
 }
 HEAVY = frozenset({"alpa_explore.attention.default", "alpa_explore.attention_backward.default"})

@@ -1,11 +1,11 @@
 """Tensors created without input values: every dim along which entries do not depend on their index can be sharded."""
 
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.graph import Operator
+from alpa_explore.sharding.rules.factors import Splits, Tensors, along, each_dim, each_plane, kinds
 from alpa_explore.sharding.spec import REPLICATE
 
 
-def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def uniform(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """full, zeros, ones, new_zeros, …: each device creates its own shard. An input gives only its dtype; where it has
     the same dim, it is sharded like the output, so that it is not gathered needlessly."""
     rows = [
@@ -15,21 +15,9 @@ def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
     return along(inputs, outputs, rows)
 
 
-def whole(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def whole(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """arange, eye, literals: small, and values depend on the index. Every device creates the whole tensor."""
     return ()
-
-
-def batched_triangle(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """tril, triu: the last two dims are the matrix."""
-    rank = len(inputs[0].shape)
-    return along(inputs, outputs, [((d,), (d,), inputs[0].shape[d]) for d in range(rank - 2)])
-
-
-def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """native_dropout, rand, uniform, …: entries are independent; each device draws the numbers of its own shard."""
-    shape = outputs[0].shape
-    return along(inputs, outputs, [((d,) * len(inputs), (d,) * len(outputs), size) for d, size in enumerate(shape)])
 
 
 RANDOM = tuple(
@@ -41,31 +29,9 @@ RANDOM = tuple(
 )
 """Kinds that draw random numbers."""
 RULES = {
-    **dict.fromkeys(
-        (
-            "aten.full.default",
-            "aten.zeros.default",
-            "aten.ones.default",
-            "aten.empty.memory_format",
-            "aten.new_zeros.default",
-            "aten.new_ones.default",
-            "aten.new_full.default",
-            "aten.new_empty.default",
-        ),
-        uniform,
-    ),
-    **dict.fromkeys(
-        (
-            "aten.arange.default",
-            "aten.arange.start",
-            "aten.arange.start_step",
-            "aten.eye.default",
-            "aten.eye.m",
-            "aten.scalar_tensor.default",
-            "constant.literal",
-        ),
-        whole,
-    ),
-    **dict.fromkeys(("aten.tril.default", "aten.triu.default"), batched_triangle),
-    **dict.fromkeys(RANDOM, drawn),
+    **kinds("full zeros ones empty.memory_format new_zeros new_ones new_full new_empty", uniform),
+    **kinds("arange arange.start arange.start_step eye eye.m scalar_tensor", whole),
+    "constant.literal": whole,
+    **kinds("tril triu", each_plane),
+    **dict.fromkeys(RANDOM, each_dim),
 }

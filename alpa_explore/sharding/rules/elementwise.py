@@ -1,15 +1,10 @@
 """Elementwise operators: every dim of the output is spatial. A pending sum passes through linear ones."""
 
-from alpa_explore.graph import Operator, Ref, Tensor
-from alpa_explore.sharding.rules.factors import Splits, elementwise, is_floating, pending_sum
+from alpa_explore.graph import Operator, Ref
+from alpa_explore.sharding.rules.factors import Splits, Tensors, each_dim, elementwise, is_floating, pending_sum
 
 
-def nonlinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """f(x), f(x, y), …: no pending sum passes through."""
-    return elementwise(inputs, outputs)
-
-
-def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def linear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """x + y, −x, c · x with a number c, conversions between floats: a pending sum of all inputs passes through.
 
     Not through x + 1: every device would add the 1.
@@ -19,7 +14,7 @@ def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
     return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
 
 
-def bilinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def bilinear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """x · y and x / y: linear in x while y is whole.
 
     A pending sum passes through only where y is a number or a single element. It would be legal for any replicated y,
@@ -75,6 +70,6 @@ _OPTIMIZERS = ("optimizer.adam", "optimizer.adamw", "optimizer.sgd", "optimizer.
 RULES = {
     **{f"aten.{kind}": linear for kind in _LINEAR},
     **{f"aten.{kind}": bilinear for kind in _BILINEAR},
-    **{f"aten.{kind}": nonlinear for kind in _NONLINEAR},
-    **dict.fromkeys(_OPTIMIZERS, nonlinear),
+    **{f"aten.{kind}": each_dim for kind in _NONLINEAR},
+    **dict.fromkeys(_OPTIMIZERS, each_dim),
 }

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules.factors import Splits
+from alpa_explore.sharding.rules.factors import Splits, Tensors, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
@@ -53,7 +53,7 @@ def _matrices(operator: Operator, inputs: tuple[Tensor, ...]) -> _Matrices:
     return _Matrices(len(dims), down[0], inner, dims)
 
 
-def experts(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def experts(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(tokens, chosen, weights, matrices…, biases…) -> (combined, rows, hidden)."""
     own = _matrices(operator, inputs)
     splits = (
@@ -65,7 +65,7 @@ def experts(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
     return tuple(s for s in splits if s.size > 1)
 
 
-def experts_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def experts_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, chosen, weights, rows, hidden, matrices…, biases…) -> (dtokens, dweights, of matrices…, of biases…)."""
     own = _matrices(operator, inputs)
     splits = (
@@ -84,5 +84,5 @@ def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...
     return Split("exchange", own.experts, read, made, (exchange, exchange), shares_dims_with=("tokens", "experts"))
 
 
-RULES = {"alpa_explore.experts.default": experts, "alpa_explore.experts_backward.default": experts_backward}
+RULES = kinds("experts", experts, "alpa_explore") | kinds("experts_backward", experts_backward, "alpa_explore")
 HEAVY = frozenset(RULES)

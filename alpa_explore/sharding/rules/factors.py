@@ -6,14 +6,82 @@ rule of a family adds what is special to it.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
-from alpa_explore.graph import Tensor
+from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding import spec
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 Splits = tuple[Split, ...]
+Tensors = tuple[Tensor, ...]
+Rule = Callable[[Operator, Tensors, Tensors], Splits]
+"""An operator, its inputs and its outputs -> the splits of its work."""
+
+
+R = TypeVar("R")
+
+
+def kinds(names: str, rule: R, library: str = "aten") -> dict[str, R]:
+    """A rule for several operators of a library: 'view squeeze.dim' are aten.view.default and aten.squeeze.dim."""
+    return {f"{library}.{name}" if "." in name else f"{library}.{name}.default": rule for name in names.split()}
+
+
+def einsum(equation: str) -> Rule:
+    """The rule of an operator with these factors. A tensor of fewer dims than its term (a bias that is broadcast) has
+    the last ones."""
+
+    def rule(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+        left, right = (side.split(",") for side in equation.split("->"))
+        terms = (
+            ",".join(term[max(len(term) - len(tensor.shape), 0) :] for term, tensor in zip(side, tensors, strict=True))
+            for side, tensors in ((left, inputs), (right, outputs))
+        )
+        return from_factors("->".join(terms), inputs, outputs)
+
+    return rule
+
+
+def each_dim(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """Every dim of the output is spatial, and no pending sum passes through: f(x), f(x, y), random numbers, of which
+    each device draws those of its own shard."""
+    return elementwise(inputs, outputs)
+
+
+def each_plane(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """Every dim but the last two: pooling, triangles. The indices that max pooling returns are relative to one
+    plane."""
+    rank = len(outputs[0].shape)
+    return elementwise(inputs, outputs, uncut=(rank - 2, rank - 1))
+
+
+def each_other_dim(place: int, default: int = 0, *, linear: bool = True) -> Rule:
+    """Every dim but the one (or those) that the argument at `place` names: it is cut, joined, sorted, selected from.
+    Tensors may lack it; their later dims are one place earlier. A pending sum passes through `linear` operators."""
+
+    def rule(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+        tensors, given = (*inputs, *outputs), default
+        rank = max(len(t.shape) for t in tensors)
+        whole = next(t.shape for t in tensors if len(t.shape) == rank)
+        if len(operator.arguments) > place:
+            given = operator.arguments[place]  # type: ignore[assignment]  # dims are numbers
+        uncut = {d % rank for d in (given if isinstance(given, tuple) else (given,))} if rank else set()
+
+        def along_dim(tensor: Tensor, d: int) -> int:
+            if tensor.shape == (0,) and rank > 1:
+                return REPLICATE  # an empty operand of cat, a legacy form
+            return d if len(tensor.shape) == rank else d - sum(u < d for u in uncut)
+
+        rows = [
+            (tuple(along_dim(t, d) for t in inputs), tuple(along_dim(t, d) for t in outputs), whole[d])
+            for d in range(rank)
+            if d not in uncut
+        ]
+        splits = along(inputs, outputs, rows)
+        return with_pending_sum(splits, inputs, outputs) if linear else splits
+
+    return rule
 
 
 def from_factors(equation: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
@@ -80,6 +148,12 @@ def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Col
     places = range(len(inputs)) if summed is None else summed
     ins = tuple(PARTIAL if i in places else REPLICATE for i in range(len(inputs)))
     return (Split("sum", 1, ins, (PARTIAL,) * len(outputs), divides=False),)
+
+
+def with_pending_sum(splits: Splits, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
+    """`splits`, and that of a pending sum of all inputs where they and the outputs may be one."""
+    passes = inputs and all(is_floating(t) for t in (*inputs, *outputs))
+    return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
 
 
 def is_floating(tensor: Tensor) -> bool:

@@ -6,12 +6,12 @@ A dim that indices point into is not sharded; the exception are the rows of an e
 from typing import cast
 
 from alpa_explore.graph import Operator, Ref, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along, broadcast_dim
+from alpa_explore.sharding.rules.factors import Splits, Tensors, along, broadcast_dim, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 
-def embedding(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def embedding(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(weight V×H, indices): index dims and H are spatial. V can be sharded: each device looks up the indices of its
     own rows and gives zeros for the others (sharding.local), so the output is a pending sum."""
     weight, indices = inputs
@@ -22,7 +22,7 @@ def embedding(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     return (*along(inputs, outputs, rows), hidden, vocabulary)
 
 
-def embedding_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def embedding_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, indices, V, padding, by frequency) -> V×H: index dims are reduced, H is spatial; with V sharded each device
     adds only the gradients of its own rows. Scaling by frequency needs the counts of all indices, so then H alone is
     sharded."""
@@ -36,7 +36,7 @@ def embedding_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: 
     return (*along(inputs, outputs, rows), hidden, vocabulary)
 
 
-def gather(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def gather(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """gather(x, dim, index), scatter(x, dim, index, source): dims of equal extent in all tensors, except `dim` of x.
 
     The entries of a gather's index along `dim` are looked up independently, so index and output can be sharded there.
@@ -55,7 +55,7 @@ def gather(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
     return along(inputs, outputs, rows)
 
 
-def index_select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def index_select(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(x, dim, index): the selected dim of x is not sharded; the index is sharded as that dim of the output."""
     rank = len(inputs[0].shape)
     if not rank or not inputs[1].shape:
@@ -67,7 +67,7 @@ def index_select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[
     return along(inputs, outputs, rows)
 
 
-def index_add(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def index_add(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(x, dim, index, source): with the index sharded the output is a pending sum, to which only the first device adds
     x."""
     rank = len(inputs[0].shape)
@@ -104,7 +104,7 @@ class _Indexed:
         return broadcast_dim(tensor, place, self.width, size)
 
 
-def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def index(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """x[i, j, …]: the indexed dims are not sharded; the other dims are spatial, and so are those of the indices."""
     x, indices = inputs[0], inputs[1:]
     layout = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
@@ -119,7 +119,7 @@ def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor,
     return along(inputs, outputs, rows)
 
 
-def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def index_put(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """x[i, j, …] = or += values: dims that are not indexed are spatial. For += the indices can be sharded too: the
     output is then a pending sum, to which only the first device adds x."""
     x, indices, values = inputs[0], inputs[1:-1], inputs[-1]
@@ -139,7 +139,7 @@ def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     return along(inputs, outputs, rows)
 
 
-def bucket(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def bucket(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """bucketize(values, boundaries), searchsorted(boundaries, values): every value is looked up by itself, and each row
     of boundaries is whole. Boundaries of rank 1 serve all values; others have a row for every row of values."""
     values = 0 if operator.kind == "aten.bucketize.Tensor" else 1
@@ -156,14 +156,12 @@ def bucket(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 
 
 RULES = {
-    "aten.embedding.default": embedding,
-    "aten.embedding_dense_backward.default": embedding_backward,
-    **dict.fromkeys(
-        ("aten.gather.default", "aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default"), gather
-    ),
-    "aten.index_select.default": index_select,
-    "aten.index_add.default": index_add,
-    **dict.fromkeys(("aten.bucketize.Tensor", "aten.searchsorted.Tensor"), bucket),
-    "aten.index.Tensor": index,
-    "aten.index_put.default": index_put,
+    **kinds("embedding", embedding),
+    **kinds("embedding_dense_backward", embedding_backward),
+    **kinds("gather scatter.src scatter.value scatter_add", gather),
+    **kinds("index_select", index_select),
+    **kinds("index_add", index_add),
+    **kinds("bucketize.Tensor searchsorted.Tensor", bucket),
+    **kinds("index.Tensor", index),
+    **kinds("index_put", index_put),
 }

@@ -1,16 +1,34 @@
-"""Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a row; a
-maximum or a scan needs the whole dim."""
+"""Reductions, scans and losses. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a
+row; a maximum or a scan needs the whole dim.
+
+Over a sharded batch the sum of a loss is pending; its divisor counts the targets of all shards. With the classes
+sharded (a divided vocabulary) each device adds the losses of the targets among its own classes, and backwards writes
+the gradient of its own classes (sharding.local).
+"""
 
 from dataclasses import replace
 from typing import cast
 
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along, elementwise, is_floating, pending_sum
-from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.graph import Operator
+from alpa_explore.sharding.rules.factors import (
+    Rule,
+    Splits,
+    Tensors,
+    along,
+    each_other_dim,
+    einsum,
+    elementwise,
+    is_floating,
+    kinds,
+    pending_sum,
+)
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split, all_reduced
 
 _NUMBER_BYTES = 4
 """A maximum or a sum is a float32."""
+_NONE = 0
+"""torch's code of the reduction that keeps one loss per target (1: their mean, 2: their sum)."""
 
 
 def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
@@ -22,7 +40,7 @@ def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
     return numbers or set(range(rank)), keep
 
 
-def _reduce(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], *, adds: bool) -> Splits:
+def _reduce(operator: Operator, inputs: Tensors, outputs: Tensors, *, adds: bool) -> Splits:
     shape = inputs[0].shape
     reduced, keep = _reduced(operator, len(shape))
     rows = []
@@ -38,23 +56,23 @@ def _reduce(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
     return along(inputs, outputs, rows)
 
 
-def summation(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def summation(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """sum: linear."""
     passes = is_floating(inputs[0])
     return (*_reduce(operator, inputs, outputs, adds=True), *(pending_sum(inputs, outputs) if passes else ()))
 
 
-def mean(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def mean(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """mean: linear; a local mean divided by the number of shards is an addend of a pending sum (sharding.local)."""
     return (*_reduce(operator, inputs, outputs, adds=True), *pending_sum(inputs, outputs))
 
 
-def whole_dims(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def whole_dims(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """amax, max.dim, argmax, any, all, var: the reduced dims are not sharded."""
     return _reduce(operator, inputs, outputs, adds=False)
 
 
-def histogram(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+def histogram(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """histc(x, bins, low, high): counts add up. Equal bounds mean the minimum and maximum of the data: not sharded
     then."""
     low, high = (*operator.arguments[2:4], 0, 0)[:2]
@@ -63,84 +81,70 @@ def histogram(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     return along(inputs, outputs, [((d,), (PARTIAL,), size) for d, size in enumerate(inputs[0].shape)])
 
 
-def _dim_argument(operator: Operator, rank: int, place: int) -> int:
-    """The dim argument at position `place`, counted from 0; it defaults to the last dim, and is 0 for a scalar."""
-    dim = cast(int, operator.arguments[place]) if len(operator.arguments) > place else -1
-    return dim % rank if rank else 0
+def _softmax(place: int, statistics: int) -> Rule:
+    """Softmax and log-softmax, forwards and backwards, along the dim that the argument at `place` names: every dim is
+    spatial; with that one sharded, so many numbers a row are all-reduced (the maximum and the sum; sharding.local)."""
+
+    def rule(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+        shape = outputs[0].shape
+        dim = cast(int, operator.arguments[place]) % len(shape) if shape else 0
+        rows = outputs[0].elements // max(shape[dim], 1) if shape else 1
+        summed = all_reduced(statistics * _NUMBER_BYTES * rows)
+        splits = elementwise(inputs, outputs)
+        return tuple(replace(s, exchanges=summed) if s.factor == f"dim{dim}" else s for s in splits)
+
+    return rule
 
 
-def scan(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """cumsum(x, dim): that dim is not sharded."""
-    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 1)})
+def nll_forward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """(scores N×C×…, targets, weight?, reduction, ignored) -> (loss, total weight).
+
+    Over a sharded batch each device adds the losses of its rows; the total weight (the number of targets that are not
+    ignored) is all-reduced, and a mean divides by it. Over sharded classes the losses of every device's own targets
+    are a pending sum; the total weight needs no sum where all targets weigh 1.
+    """
+    scores = inputs[0]
+    if len(scores.shape) < 2:
+        return ()
+    each = operator.arguments[3] == _NONE
+    weighs = len(inputs) > 2
+    loss = 0 if each else PARTIAL
+    weight = all_reduced(0 if each else _NUMBER_BYTES)
+    rows = Split("batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), weight)
+    own = (1, REPLICATE, *(0,) * weighs)
+    classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), weight if weighs else ())
+    return tuple(s for s in (rows, classes) if s.size > 1)
 
 
-def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """softmax, log_softmax (dim is the second argument): with that dim sharded the maximum and the sum of every row
-    are all-reduced (sharding.local)."""
-    return _over_rows(inputs, outputs, _dim_argument(operator, len(inputs[0].shape), 1), statistics=2)
+def nll_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """(dloss, scores, targets, weight?, reduction, ignored, total weight): rows and classes are independent."""
+    scores = inputs[1]
+    if len(scores.shape) < 2:
+        return ()
+    weighs = len(inputs) > 4
+    gradient = 0 if operator.arguments[4] == _NONE else REPLICATE
+    rows = Split("batch", scores.shape[0], (gradient, 0, 0, *(REPLICATE,) * (len(inputs) - 3)), (0,))
+    classes = Split("classes", scores.shape[1], (REPLICATE, 1, REPLICATE, *(0,) * weighs, REPLICATE), (1,))
+    return tuple(s for s in (rows, classes) if s.size > 1)
 
 
-def _over_rows(
-    inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], dim: int, *, statistics: int
-) -> tuple[Split, ...]:
-    """Every dim is spatial; with `dim` sharded, so many numbers a row are all-reduced."""
-    rows = outputs[0].elements // max(outputs[0].shape[dim], 1) if outputs[0].shape else 1
-    own = f"dim{dim}"
-    return tuple(
-        replace(s, exchanges=all_reduced(statistics * _NUMBER_BYTES * rows)) if s.factor == own else s
-        for s in elementwise(inputs, outputs)
-    )
-
-
-def topk(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """topk(x, k, dim = −1)."""
-    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 2)})
-
-
-def sort(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """sort(x, dim = −1)."""
-    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 1)})
-
-
-def softmax_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(gradient, output, dim): with that dim sharded the sum of every row is all-reduced."""
-    return _over_rows(inputs, outputs, _dim_argument(operator, len(inputs[0].shape), 2), statistics=1)
-
+_WHOLE_DIMS = """
+    amax amin max.dim min.dim argmax argmin any.dim any all all.dim max min logsumexp any.dims all.dims prod
+    prod.dim_int var.correction std.correction var_mean.correction
+    """
 
 RULES = {
-    **dict.fromkeys(("aten.sum.default", "aten.sum.dim_IntList"), summation),
-    **dict.fromkeys(("aten.mean.default", "aten.mean.dim"), mean),
-    **dict.fromkeys(
-        (
-            "aten.amax.default",
-            "aten.amin.default",
-            "aten.max.dim",
-            "aten.min.dim",
-            "aten.argmax.default",
-            "aten.argmin.default",
-            "aten.any.dim",
-            "aten.any.default",
-            "aten.all.default",
-            "aten.all.dim",
-            "aten.max.default",
-            "aten.min.default",
-            "aten.logsumexp.default",
-            "aten.any.dims",
-            "aten.all.dims",
-            "aten.prod.default",
-            "aten.prod.dim_int",
-            "aten.var.correction",
-            "aten.std.correction",
-            "aten.var_mean.correction",
-        ),
-        whole_dims,
-    ),
-    **dict.fromkeys(("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"), softmax),
-    "aten.cumsum.default": scan,
-    **dict.fromkeys(
-        ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"), softmax_backward
-    ),
-    "aten.histc.default": histogram,
-    "aten.topk.default": topk,
-    "aten.sort.default": sort,
+    **kinds("sum sum.dim_IntList", summation),
+    **kinds("mean mean.dim", mean),
+    **kinds(_WHOLE_DIMS, whole_dims),
+    **kinds("_softmax _log_softmax _safe_softmax", _softmax(1, statistics=2)),
+    **kinds("_softmax_backward_data _log_softmax_backward_data", _softmax(2, statistics=1)),
+    **kinds("cumsum sort", each_other_dim(1, -1, linear=False)),
+    **kinds("topk", each_other_dim(2, -1, linear=False)),
+    **kinds("histc", histogram),
+    # Samples are independent; a path takes all frames, and any class.
+    **kinds("ctc_loss", einsum(".n.,n.,n,n->n,n.."), "alpa_explore"),
+    **kinds("ctc_loss_backward", einsum("n,.n.,n.,n,n,n,n..->.n."), "alpa_explore"),
+    **kinds("nll_loss_forward nll_loss2d_forward", nll_forward),
+    **kinds("nll_loss_backward nll_loss2d_backward", nll_backward),
 }

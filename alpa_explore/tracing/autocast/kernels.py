@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.library import Library, fallthrough_kernel
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = tuple(
     """
@@ -61,13 +63,13 @@ class Casts:
     """The casts of the outermost region that is entered: one for each weight, as in torch."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._made: dict[int, tuple[Tensor, Tensor]] = {}
 
     def clear(self) -> None:
         """Forget them, where the outermost region ends."""
         self._made.clear()
 
-    def __call__(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def __call__(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         """`tensor` in `dtype`, if autocast may cast it: a floating-point tensor, but not float64."""
         if not is_cast(tensor) or tensor.dtype == dtype:
             return tensor
@@ -75,13 +77,13 @@ class Casts:
         kept = weight and dtype == region_dtype() and torch.is_autocast_cache_enabled()
         if kept and id(tensor) in self._made:
             return self._made[id(tensor)][1]
-        made: torch.Tensor = torch.ops.aten.to.dtype(tensor, dtype)
+        made: Tensor = torch.ops.aten.to.dtype(tensor, dtype)
         if kept:
             self._made[id(tensor)] = (tensor, made)
         return made
 
 
-def is_cast(tensor: torch.Tensor) -> bool:
+def is_cast(tensor: Tensor) -> bool:
     """Whether autocast may cast a tensor."""
     return tensor.is_floating_point() and tensor.dtype != torch.float64
 
@@ -163,7 +165,7 @@ def _full_appended(operator: Any, casts: Casts) -> Callable[..., Any]:
 
 def _widest(operator: Any, casts: Casts) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        full = any(t.dtype == torch.float32 for t in _tensors((*args, *kwargs.values())))
+        full = any(isinstance(t, Tensor) and t.dtype == torch.float32 for t in tree_leaves((args, kwargs)))
         return _called(operator, args, kwargs, torch.float32 if full else region_dtype(), casts)
 
     return kernel
@@ -185,20 +187,5 @@ def _called(
     """`operator` without autocast, with its tensors in `dtype` where one is given."""
     with torch._C._ExcludeDispatchKeyGuard(_OUTSIDE):
         if dtype is not None:
-            args = tuple(_cast(value, dtype, casts) for value in args)
-            kwargs = {name: _cast(value, dtype, casts) for name, value in kwargs.items()}
+            args, kwargs = tree_map_only(Tensor, lambda tensor: casts(tensor, dtype), (args, kwargs))
         return operator(*args, **kwargs)
-
-
-def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
-    if isinstance(value, torch.Tensor):
-        return casts(value, dtype)
-    return type(value)(_cast(part, dtype, casts) for part in value) if isinstance(value, list | tuple) else value
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)

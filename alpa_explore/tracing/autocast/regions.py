@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch.amp.autocast_mode import autocast
 from torch.library import Library
 
@@ -45,7 +46,7 @@ def autocast_as_written() -> Iterator[None]:
         yield
 
 
-def lowered(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def lowered(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Tensors as an operator gets them that computes in the dtype of the region; as they are outside of all."""
     if not torch.is_autocast_enabled(_ON_CPU):
         return tensors

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.models.routed_experts import Gate
+from alpa_explore.tracing.custom import wide
 
 aten = torch.ops.aten
 _ALIGNMENT_BYTES = 16
@@ -20,8 +22,8 @@ _ALIGNMENT_BYTES = 16
 class Experts(NamedTuple):
     """The experts of one device."""
 
-    matrices: Sequence[torch.Tensor]
-    biases: Sequence[torch.Tensor]
+    matrices: Sequence[Tensor]
+    biases: Sequence[Tensor]
     gate: Gate
     inputs_first: bool
     last_bias: bool
@@ -33,17 +35,29 @@ class Experts(NamedTuple):
         return [m.shape[2 if self.inputs_first else 1] for m in self.matrices[:-1]]
 
 
+def on_device(
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    gate: tuple[str, str, bool, float, float, float],
+    *,
+    last_bias: bool,
+) -> Experts:
+    """The experts of a device, from the arguments `whole.GATE` of operators."""
+    activation, layout, inputs_first, *numbers = gate
+    return Experts(matrices, biases, Gate(activation, layout, *numbers), inputs_first, last_bias)
+
+
 class Gradients(NamedTuple):
     """Of `results`."""
 
-    rows: torch.Tensor
-    weights: torch.Tensor
+    rows: Tensor
+    weights: Tensor
     """[R, 1], of the weights with which the results are combined."""
-    matrices: list[torch.Tensor]
-    biases: list[torch.Tensor]
+    matrices: list[Tensor]
+    biases: list[Tensor]
 
 
-def results(rows: torch.Tensor, counts: list[int], experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
+def results(rows: Tensor, counts: list[int], experts: Experts) -> tuple[Tensor, Tensor]:
     """(what the experts make of the rows [R, M], the products with the up projections one after the other)."""
     products = [_products(rows, up, counts, flipped=not experts.inputs_first) for up in experts.matrices[:-1]]
     if experts.biases:
@@ -56,12 +70,7 @@ def results(rows: torch.Tensor, counts: list[int], experts: Experts) -> tuple[to
 
 
 def gradients(
-    dy: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    counts: list[int],
-    experts: Experts,
+    dy: Tensor, weights: Tensor, rows: Tensor, hidden: Tensor, counts: list[int], experts: Experts
 ) -> Gradients:
     """`dy` is the gradient of the combined tokens, for every row; `weights` [R, 1] in fp32 or wider, as the gradients
     of rows and weights are."""
@@ -89,13 +98,13 @@ def gradients(
 class Routes(NamedTuple):
     """Which rows some experts compute."""
 
-    order: torch.Tensor
+    order: Tensor
     """[R]: places in the flat [T · k], by expert and then by token."""
     counts: list[int]
     """Rows of each expert."""
 
 
-def routes(chosen: torch.Tensor, firsts: Sequence[int], own: int) -> Routes:
+def routes(chosen: Tensor, firsts: Sequence[int], own: int) -> Routes:
     """The rows of `own` experts from each of `firsts` on, in this order; `chosen` [T, k] are the experts of tokens."""
     flat, count = chosen.reshape(-1), len(firsts) * own
     key = torch.full_like(flat, count)
@@ -105,19 +114,14 @@ def routes(chosen: torch.Tensor, firsts: Sequence[int], own: int) -> Routes:
     return Routes(torch.argsort(key, stable=True)[: sum(counts)], counts)
 
 
-def placed(rows: torch.Tensor, found: Routes, chosen: torch.Tensor) -> torch.Tensor:
+def placed(rows: Tensor, found: Routes, chosen: Tensor) -> Tensor:
     """[T, k, width]: the rows at their places, zeros elsewhere."""
     places = rows.new_zeros(chosen.numel(), rows.shape[1])
     places[found.order] = rows
     return places.view(*chosen.shape, -1)
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which values of `dtype` are added up."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def _products(rows: torch.Tensor, matrices: torch.Tensor, counts: list[int], *, flipped: bool) -> torch.Tensor:
+def _products(rows: Tensor, matrices: Tensor, counts: list[int], *, flipped: bool) -> Tensor:
     """Rows of every expert times its matrix [in, out]; `flipped`: [out, in]."""
     if flipped:
         matrices = matrices.transpose(1, 2)
@@ -129,7 +133,7 @@ def _products(rows: torch.Tensor, matrices: torch.Tensor, counts: list[int], *, 
     return made
 
 
-def _matrix_gradient(given: torch.Tensor, part: torch.Tensor, counts: list[int], *, flipped: bool) -> torch.Tensor:
+def _matrix_gradient(given: Tensor, part: Tensor, counts: list[int], *, flipped: bool) -> Tensor:
     """For every expert givenᵀ · part, [E, in, out]; `flipped`: [E, out, in]."""
     left, right = (part, given) if flipped else (given, part)
     if _fits_grouped(left, right):
@@ -140,7 +144,7 @@ def _matrix_gradient(given: torch.Tensor, part: torch.Tensor, counts: list[int],
     return made
 
 
-def _fits_grouped(left: torch.Tensor, right: torch.Tensor) -> bool:
+def _fits_grouped(left: Tensor, right: Tensor) -> bool:
     """Whether torch's grouped kernel takes these operands: 16-bit on CUDA, with aligned rows."""
     if not left.is_cuda or left.dtype is not torch.bfloat16:
         return False
@@ -148,21 +152,21 @@ def _fits_grouped(left: torch.Tensor, right: torch.Tensor) -> bool:
     return all(size % aligned == 0 for size in (left.shape[-1], *right.shape[-2:]))
 
 
-def _ends(counts: list[int], rows: torch.Tensor) -> torch.Tensor:
+def _ends(counts: list[int], rows: Tensor) -> Tensor:
     return torch.tensor(counts, device=rows.device).cumsum(0).to(torch.int32)
 
 
-def _each_row(bias: torch.Tensor, counts: list[int]) -> torch.Tensor:
+def _each_row(bias: Tensor, counts: list[int]) -> Tensor:
     """The bias of the expert of every row."""
     return bias.repeat_interleave(torch.tensor(counts, device=bias.device), 0)
 
 
-def _sums(part: torch.Tensor, counts: list[int]) -> torch.Tensor:
+def _sums(part: Tensor, counts: list[int]) -> Tensor:
     """For every expert the sum of its rows."""
     return torch.stack([rows.sum(0, dtype=wide(part.dtype)) for rows in torch.split(part, counts)])
 
 
-def _gate_backward(gate: Gate, dinner: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+def _gate_backward(gate: Gate, dinner: Tensor, hidden: Tensor) -> Tensor:
     """The gradient of `hidden`, given that of `gate.inner(hidden)`."""
     given, up = gate.parts(hidden)
     cut = given.clamp(max=gate.limit) if gate.limit else given
@@ -181,10 +185,10 @@ def _gate_backward(gate: Gate, dinner: torch.Tensor, hidden: torch.Tensor) -> to
     return gate.joined(dgate, dup)
 
 
-def _activation_backward(name: str, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _activation_backward(name: str, dy: Tensor, x: Tensor) -> Tensor:
     match name:
         case "silu":
-            made: torch.Tensor = aten.silu_backward(dy, x)
+            made: Tensor = aten.silu_backward(dy, x)
         case "gelu":
             made = aten.gelu_backward(dy, x)
         case "gelu_tanh":

@@ -12,20 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from alpa_explore.models.routed_experts import Gate
-from alpa_explore.tracing.experts.rows import Experts, gradients, placed, results, routes, wide
+from alpa_explore.tracing.custom import like, operator, wide
+from alpa_explore.tracing.experts.rows import gradients, on_device, placed, results, routes
 from alpa_explore.tracing.experts.whole import GATE
 
 
-@torch.library.custom_op(
-    "alpa_explore::experts_sent",
-    mutates_args=(),
-    schema="(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)",
-)
-def sent(
-    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _sent_shapes(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tuple[Tensor, Tensor, Tensor]:
+    width = 1 if tokens.shape == chosen.shape else tokens.shape[1]
+    counts = chosen.new_empty(len(firsts), own, dtype=torch.int64)
+    return tokens.new_empty(chosen.numel(), width), counts, counts.new_empty(len(firsts))
+
+
+@operator("experts_sent(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)", _sent_shapes)
+def sent(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tuple[Tensor, Tensor, Tensor]:
     """(rows [R, width], counts [devices, own], rows for each device [devices]). `tokens` may also be [T, k], one value
     for each choice: rows [R, 1]."""
     found = routes(chosen, firsts, own)
@@ -35,82 +36,43 @@ def sent(
     return rows, counts, counts.sum(1)
 
 
-@sent.register_fake
-def _sent_shapes(
-    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    width = 1 if tokens.shape == chosen.shape else tokens.shape[1]
-    counts = chosen.new_empty(len(firsts), own, dtype=torch.int64)
-    return tokens.new_empty(chosen.numel(), width), counts, counts.new_empty(len(firsts))
-
-
-@torch.library.custom_op(
-    "alpa_explore::experts_computed",
-    mutates_args=(),
-    schema="(Tensor arrived, Tensor counts, Tensor[] matrices, Tensor[] biases,"
+@operator(
+    "experts_computed(Tensor arrived, Tensor counts, Tensor[] matrices, Tensor[] biases,"
     f" {GATE}, bool last_bias) -> (Tensor, Tensor, Tensor)",
+    lambda arrived, counts, matrices, biases, activation, layout, inputs_first, *_: (
+        *like(arrived, arrived),
+        arrived.new_empty(len(arrived), sum(m.shape[2 if inputs_first else 1] for m in matrices[:-1])),
+    ),
 )
 def computed(
-    arrived: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    limit: float,
-    alpha: float,
-    shift: float,
-    last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    arrived: Tensor, counts: Tensor, matrices: Sequence[Tensor], biases: Sequence[Tensor], *options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """(results in the order of arrival, rows and hidden by expert)."""
-    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    own = on_device(matrices, biases, options[:-1], last_bias=options[-1])
     order = _by_expert(counts)
     rows = arrived[order]
     made, hidden = results(rows, counts.sum(0).tolist(), own)
     return _in_order(made, order), rows, hidden
 
 
-@computed.register_fake
-def _computed_shapes(
-    arrived: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    *options: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    width = sum(m.shape[2 if inputs_first else 1] for m in matrices[:-1])
-    return torch.empty_like(arrived), torch.empty_like(arrived), arrived.new_empty(len(arrived), width)
-
-
-@torch.library.custom_op(
-    "alpa_explore::experts_computed_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weights, Tensor rows, Tensor hidden, Tensor counts, Tensor[] matrices,"
-    f" Tensor[] biases, {GATE}, bool last_bias) -> Tensor[]",
+@operator(
+    "experts_computed_backward(Tensor gradient, Tensor weights, Tensor rows, Tensor hidden, Tensor counts, Tensor[]"
+    f" matrices, Tensor[] biases, {GATE}, bool last_bias) -> Tensor[]",
+    lambda gradient, weights, rows, hidden, counts, matrices, biases, *_: like(gradient, weights, *matrices, *biases),
 )
 def computed_backward(
-    gradient: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    limit: float,
-    alpha: float,
-    shift: float,
-    last_bias: bool,
-) -> list[torch.Tensor]:
+    gradient: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    counts: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    *options: Any,
+) -> list[Tensor]:
     """[of rows, of weights, of each matrix, of each bias]. `gradient` [R, M] and `weights` [R, 1], as their gradients,
     are in the order of arrival; rows and hidden are by expert."""
-    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    own = on_device(matrices, biases, options[:-1], last_bias=options[-1])
     order = _by_expert(counts)
     weight = weights[order].to(wide(gradient.dtype))
     rows, hidden = rows.reshape(-1, gradient.shape[1]), hidden.reshape(-1, sum(own.hidden_widths))
@@ -119,33 +81,13 @@ def computed_backward(
     return [_in_order(made.rows.to(gradient.dtype), order), dweights, *made.matrices, *made.biases]
 
 
-@computed_backward.register_fake
-def _computed_backward_shapes(
-    gradient: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    counts: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    *options: Any,
-) -> list[torch.Tensor]:
-    return [torch.empty_like(t) for t in (gradient, weights, *matrices, *biases)]
-
-
-@torch.library.custom_op(
-    "alpa_explore::experts_placed",
-    mutates_args=(),
-    schema="(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
+@operator(
+    "experts_placed(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
+    lambda rows, chosen, weights, firsts, own, summed: rows.new_empty(
+        (len(chosen), rows.shape[1]) if summed else chosen.shape
+    ),
 )
-def put(
-    rows: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor | None,
-    firsts: Sequence[int],
-    own: int,
-    summed: bool,
-) -> torch.Tensor:
+def put(rows: Tensor, chosen: Tensor, weights: Tensor | None, firsts: Sequence[int], own: int, summed: bool) -> Tensor:
     """[T, width], the sum over each token's experts, times `weights` [T, k] where given; not `summed`: [T, k] of rows
     of one number. `rows` are in the order in which they were sent."""
     places = placed(rows, routes(chosen, firsts, own), chosen)
@@ -155,25 +97,13 @@ def put(
     return (places if weights is None else places * weights.unsqueeze(-1)).sum(1).to(rows.dtype)
 
 
-@put.register_fake
-def _put_shapes(
-    rows: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor | None,
-    firsts: Sequence[int],
-    own: int,
-    summed: bool,
-) -> torch.Tensor:
-    return rows.new_empty(len(chosen), rows.shape[1]) if summed else rows.new_empty(chosen.shape)
-
-
-def _by_expert(counts: torch.Tensor) -> torch.Tensor:
+def _by_expert(counts: Tensor) -> Tensor:
     """The rows that arrived, by expert and then by sender."""
     senders, own = counts.shape
     expert = torch.arange(own, device=counts.device).repeat(senders)
     return torch.argsort(expert.repeat_interleave(counts.flatten()), stable=True)
 
 
-def _in_order(rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+def _in_order(rows: Tensor, order: Tensor) -> Tensor:
     """Undo taking rows in an order."""
     return torch.empty_like(rows).index_copy_(0, order, rows)

@@ -18,148 +18,85 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from alpa_explore.models.routed_experts import Gate
-from alpa_explore.tracing.experts.rows import Experts, gradients, placed, results, routes, wide
+from alpa_explore.tracing.custom import gradients, like, operator, wide
+from alpa_explore.tracing.experts import rows as of_device
+from alpa_explore.tracing.experts.rows import on_device, placed, results, routes
 
 GATE = "str activation, str layout, bool inputs_first, float limit, float alpha, float shift"
 """In the schemas of operators."""
 _SHARD = "int first, int total, bool last_bias"
 
 
-@torch.library.custom_op(
-    "alpa_explore::experts",
-    mutates_args=(),
-    schema="(Tensor tokens, Tensor chosen, Tensor weights, Tensor[] matrices, Tensor[] biases,"
+def _empty(
+    tokens: Tensor, chosen: Tensor, matrices: Sequence[Tensor], options: tuple[Any, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    kept = _kept_shapes(tokens, chosen, matrices, options[2], options[-2])
+    return tokens.new_empty(tokens.shape), tokens.new_empty(kept[0]), tokens.new_empty(kept[1])
+
+
+@operator(
+    "experts(Tensor tokens, Tensor chosen, Tensor weights, Tensor[] matrices, Tensor[] biases,"
     f" {GATE}, {_SHARD}) -> (Tensor, Tensor, Tensor)",
+    lambda tokens, chosen, weights, matrices, biases, *options: _empty(tokens, chosen, matrices, options),
 )
 def experts(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    limit: float,
-    alpha: float,
-    shift: float,
-    first: int,
-    total: int,
-    last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    tokens: Tensor, chosen: Tensor, weights: Tensor, matrices: Sequence[Tensor], biases: Sequence[Tensor], *options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """(y [T, M], rows, hidden): tokens [T, M], chosen [T, k] of integers, weights [T, k], and matrices and biases as
     `models.routed_experts` has them."""
-    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    *gate, first, total, last_bias = options
+    own = on_device(matrices, biases, (*gate,), last_bias=last_bias)
     found = routes(chosen, (first,), len(matrices[0]))
     rows = tokens[found.order // chosen.shape[1]]
     made, hidden = results(rows, found.counts, own)
     weighted = made.to(wide(made.dtype)) * weights.reshape(-1)[found.order, None]
     combined = placed(weighted, found, chosen).sum(1).to(tokens.dtype)
-    kept = _kept_shapes(tokens, chosen, matrices, inputs_first, total)
+    kept = _kept_shapes(tokens, chosen, matrices, own.inputs_first, total)
     return combined, _packed(rows, kept[0]), _packed(hidden, kept[1])
 
 
-@torch.library.custom_op(
-    "alpa_explore::experts_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor chosen, Tensor weights, Tensor rows, Tensor hidden, Tensor[] matrices,"
+@operator(
+    "experts_backward(Tensor gradient, Tensor chosen, Tensor weights, Tensor rows, Tensor hidden, Tensor[] matrices,"
     f" Tensor[] biases, {GATE}, {_SHARD}) -> Tensor[]",
+    lambda gradient, chosen, weights, rows, hidden, matrices, biases, *options: like(
+        gradient, weights, *matrices, *biases
+    ),
 )
 def experts_backward(
-    gradient: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    limit: float,
-    alpha: float,
-    shift: float,
-    first: int,
-    total: int,
-    last_bias: bool,
-) -> list[torch.Tensor]:
+    gradient: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    hidden: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    *options: Any,
+) -> list[Tensor]:
     """[dtokens, dweights, a gradient for each matrix, one for each bias]; `gradient` is that of y."""
-    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    *gate, first, _, last_bias = options
+    own = on_device(matrices, biases, (*gate,), last_bias=last_bias)
     found = routes(chosen, (first,), len(matrices[0]))
     dy = gradient[found.order // chosen.shape[1]]
     weight = weights.reshape(-1)[found.order, None].to(wide(dy.dtype))
     rows, hidden = rows.reshape(-1, gradient.shape[-1]), hidden.reshape(-1, sum(own.hidden_widths))
-    made = gradients(dy, weight, rows, hidden, found.counts, own)
+    made = of_device.gradients(dy, weight, rows, hidden, found.counts, own)
     dtokens = placed(made.rows, found, chosen).sum(1).to(gradient.dtype)
     dweights = placed(made.weights, found, chosen).squeeze(-1).to(weights.dtype)
     return [dtokens, dweights, *made.matrices, *made.biases]
 
 
-@experts.register_fake
-def _shapes(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    activation: str,
-    layout: str,
-    inputs_first: bool,
-    limit: float,
-    alpha: float,
-    shift: float,
-    first: int,
-    total: int,
-    last_bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    kept = _kept_shapes(tokens, chosen, matrices, inputs_first, total)
-    return tokens.new_empty(tokens.shape), tokens.new_empty(kept[0]), tokens.new_empty(kept[1])
-
-
-@experts_backward.register_fake
-def _backward_shapes(
-    gradient: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    rows: torch.Tensor,
-    hidden: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-    *options: Any,
-    **named: Any,
-) -> list[torch.Tensor]:
-    return [t.new_empty(t.shape) for t in (gradient, weights, *matrices, *biases)]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    _, chosen, weights, matrices, biases, *ctx.options = inputs
-    ctx.count = len(matrices)
-    ctx.save_for_backward(chosen, weights, *output[1:], *matrices, *biases)
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, *_: None) -> tuple[Any, ...]:
-    chosen, weights, rows, hidden, *given = ctx.saved_tensors
-    matrices, biases = given[: ctx.count], given[ctx.count :]
-    nothing = (None,) * len(ctx.options)
-    if gradient is None:
-        return (None, None, None, [None] * len(matrices), [None] * len(biases), *nothing)
-    made = torch.ops.alpa_explore.experts_backward(
-        gradient, chosen, weights, rows, hidden, matrices, biases, *ctx.options
-    )
+@gradients(experts)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, ...], gradient: Tensor) -> tuple[Any, ...]:
+    _, chosen, weights, matrices, biases, *options = inputs
+    made = experts_backward(gradient, chosen, weights, *output[1:], matrices, biases, *options)
     dtokens, dweights, *others = made
-    return (dtokens, None, dweights, others[: ctx.count], others[ctx.count :], *nothing)
-
-
-experts.register_autograd(_differentiate, setup_context=_keep)
+    return dtokens, None, dweights, others[: len(matrices)], others[len(matrices) :]
 
 
 def _kept_shapes(
-    tokens: torch.Tensor, chosen: torch.Tensor, matrices: Sequence[torch.Tensor], inputs_first: bool, total: int
+    tokens: Tensor, chosen: Tensor, matrices: Sequence[Tensor], inputs_first: bool, total: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of rows and hidden, with an even load."""
     own = len(matrices[0])
@@ -169,6 +106,6 @@ def _kept_shapes(
     return one, other
 
 
-def _packed(rows: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _packed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """In the shape of an even load where it has its elements."""
     return rows.view(shape) if rows.numel() == math.prod(shape) else rows

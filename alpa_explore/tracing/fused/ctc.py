@@ -9,22 +9,22 @@ torch's kernels.
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, operator
 
 
-@torch.library.custom_op(
-    "alpa_explore::ctc_loss",
-    mutates_args=(),
-    schema="(Tensor scores, Tensor targets, Tensor frames, Tensor lengths, int blank, bool zero_infinity)"
+@operator(
+    "ctc_loss(Tensor scores, Tensor targets, Tensor frames, Tensor lengths, int blank, bool zero_infinity)"
     " -> (Tensor, Tensor)",
+    lambda scores, targets, *_: (
+        scores.new_empty(scores.shape[1]),
+        scores.new_empty((*scores.shape[1::-1], 2 * targets.shape[1] + 1)),
+    ),
 )
 def ctc_loss(
-    scores: torch.Tensor,
-    targets: torch.Tensor,
-    frames: torch.Tensor,
-    lengths: torch.Tensor,
-    blank: int,
-    zero_infinity: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    scores: Tensor, targets: Tensor, frames: Tensor, lengths: Tensor, blank: int, zero_infinity: bool
+) -> tuple[Tensor, Tensor]:
     """(loss of every sample [n], logarithms of its forward variables [n, t, 2 s + 1]).
 
     `scores` [t, n, c] are logarithms of probabilities, `targets` [n, s] classes of which the first `lengths` [n] count,
@@ -39,61 +39,30 @@ def ctc_loss(
     return loss, kept
 
 
-@torch.library.custom_op(
-    "alpa_explore::ctc_loss_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor scores, Tensor targets, Tensor frames, Tensor lengths, Tensor loss, Tensor alpha,"
-    " int blank, bool zero_infinity) -> Tensor",
+@operator(
+    "ctc_loss_backward(Tensor gradient, Tensor scores, Tensor targets, Tensor frames, Tensor lengths, Tensor loss,"
+    " Tensor alpha, int blank, bool zero_infinity) -> Tensor",
+    lambda gradient, scores, *_: scores.new_empty(scores.shape),
 )
 def ctc_loss_backward(
-    gradient: torch.Tensor,
-    scores: torch.Tensor,
-    targets: torch.Tensor,
-    frames: torch.Tensor,
-    lengths: torch.Tensor,
-    loss: torch.Tensor,
-    alpha: torch.Tensor,
+    gradient: Tensor,
+    scores: Tensor,
+    targets: Tensor,
+    frames: Tensor,
+    lengths: Tensor,
+    loss: Tensor,
+    alpha: Tensor,
     blank: int,
     zero_infinity: bool,
-) -> torch.Tensor:
+) -> Tensor:
     """The gradient of `scores`; `gradient` [n] is that of the losses, the others as in `ctc_loss`."""
     alpha = alpha[..., : 2 * int(lengths.max()) + 1].contiguous()
-    found: torch.Tensor = torch.ops.aten._ctc_loss_backward.Tensor(
+    found: Tensor = torch.ops.aten._ctc_loss_backward.Tensor(
         gradient, scores, targets, frames, lengths, loss, alpha, blank, zero_infinity
     )
     return found.contiguous()
 
 
-@ctc_loss.register_fake
-def _shapes(
-    scores: torch.Tensor,
-    targets: torch.Tensor,
-    frames: torch.Tensor,
-    lengths: torch.Tensor,
-    blank: int,
-    zero_infinity: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    samples = scores.shape[1]
-    return scores.new_empty(samples), scores.new_empty((samples, scores.shape[0], 2 * targets.shape[1] + 1))
-
-
-@ctc_loss_backward.register_fake
-def _backward_shapes(gradient: torch.Tensor, scores: torch.Tensor, *others: Any) -> torch.Tensor:
-    return scores.new_empty(scores.shape)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    *tensors, ctx.blank, ctx.zero_infinity = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    if gradient is None:
-        return (None,) * 6
-    found = torch.ops.alpa_explore.ctc_loss_backward(gradient, *ctx.saved_tensors, ctx.blank, ctx.zero_infinity)
-    return found, None, None, None, None, None
-
-
-ctc_loss.register_autograd(_differentiate, setup_context=_keep)
+@gradients(ctc_loss)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor]:
+    return (ctc_loss_backward(gradient, *inputs[:4], *output, *inputs[4:]),)

@@ -16,16 +16,24 @@ from the last step to the first.
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, like, operator
 
 
-@torch.library.custom_op(
-    "alpa_explore::lstm_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor, Tensor)",
+def every(like: Tensor, h: Tensor, times: int = 1) -> Tensor:
+    """Empty, with so many times the hidden numbers for each sample and step."""
+    return like.new_empty((*like.shape[:2], times * h.shape[1]))
+
+
+@operator(
+    "lstm_recurrence(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor,"
+    " Tensor)",
+    lambda gates, weight, h, c, reverse: (every(gates, h), *like(c), every(gates, h), *like(gates)),
 )
 def lstm_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, c: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(every h [n, t, hidden], the last c [n, hidden], every c, every i, f, g, o [n, t, 4 hidden]).
 
     `gates` [n, t, 4 hidden], `weight` [4 hidden, hidden]; `h` and `c` [n, hidden] are those before the first step.
@@ -41,21 +49,14 @@ def lstm_recurrence(
     return made, c.clone(), cells, active
 
 
-@torch.library.custom_op(
-    "alpa_explore::lstm_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor cells, Tensor active, Tensor c, Tensor? last, bool reverse)"
-    " -> (Tensor, Tensor, Tensor)",
+@operator(
+    "lstm_recurrence_backward(Tensor gradient, Tensor weight, Tensor cells, Tensor active, Tensor c, Tensor? last,"
+    " bool reverse) -> (Tensor, Tensor, Tensor)",
+    lambda gradient, weight, cells, active, c, *_: tuple(like(active, c, c)),
 )
 def lstm_recurrence_backward(
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    cells: torch.Tensor,
-    active: torch.Tensor,
-    c: torch.Tensor,
-    last: torch.Tensor | None,
-    reverse: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, last: Tensor | None, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of gates, h and c; `gradient` is that of every h, `last` that of the last c (None: zero)."""
     found = torch.empty_like(active)
     dh, dc = torch.zeros_like(c), torch.zeros_like(c) if last is None else last
@@ -72,14 +73,13 @@ def lstm_recurrence_backward(
     return found, dh, dc.clone()
 
 
-@torch.library.custom_op(
-    "alpa_explore::gru_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
+@operator(
+    "gru_recurrence(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
+    lambda gates, weight, bias, h, reverse: (every(gates, h), every(gates, h, 4)),
 )
 def gru_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, h: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
     """(every h [n, t, hidden], every r, z, n and the third part of u [n, t, 4 hidden]).
 
     `gates` [n, t, 3 hidden], `weight` [3 hidden, hidden], `bias` [3 hidden]; `h` [n, hidden] is that before the first
@@ -96,20 +96,14 @@ def gru_recurrence(
     return made, active
 
 
-@torch.library.custom_op(
-    "alpa_explore::gru_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor made, Tensor active, Tensor h, bool reverse)"
+@operator(
+    "gru_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, Tensor active, Tensor h, bool reverse)"
     " -> (Tensor, Tensor, Tensor)",
+    lambda gradient, weight, made, active, h, reverse: (every(active, h, 3), every(active, h, 3), *like(h)),
 )
 def gru_recurrence_backward(
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    made: torch.Tensor,
-    active: torch.Tensor,
-    h: torch.Tensor,
-    reverse: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of gates, of u [n, t, 3 hidden] and of h; `gradient` is that of every h, `made`."""
     found = active.new_empty((*active.shape[:2], 3 * h.shape[1]))
     inner, dh = torch.empty_like(found), torch.zeros_like(h)
@@ -124,14 +118,11 @@ def gru_recurrence_backward(
     return found, inner, dh
 
 
-@torch.library.custom_op(
-    "alpa_explore::rnn_recurrence",
-    mutates_args=(),
-    schema="(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
+@operator(
+    "rnn_recurrence(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
+    lambda gates, *_: gates.new_empty(gates.shape),
 )
-def rnn_recurrence(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, reverse: bool, relu: bool
-) -> torch.Tensor:
+def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu: bool) -> Tensor:
     """Every h, of the shape of `gates` [n, t, hidden]; `weight` [hidden, hidden], `h` [n, hidden]."""
     made = torch.empty_like(gates, memory_format=torch.contiguous_format)
     for step in _steps(gates, reverse):
@@ -141,14 +132,13 @@ def rnn_recurrence(
     return made
 
 
-@torch.library.custom_op(
-    "alpa_explore::rnn_recurrence_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
+@operator(
+    "rnn_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
+    lambda gradient, *_: (*like(gradient), gradient.new_empty((gradient.shape[0], gradient.shape[2]))),
 )
 def rnn_recurrence_backward(
-    gradient: torch.Tensor, weight: torch.Tensor, made: torch.Tensor, reverse: bool, relu: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    gradient: Tensor, weight: Tensor, made: Tensor, reverse: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
     """The gradients of gates and of h; `gradient` is that of every h, `made`."""
     found = torch.empty_like(made)
     dh = gradient.new_zeros((gradient.shape[0], gradient.shape[2]))
@@ -159,107 +149,39 @@ def rnn_recurrence_backward(
     return found, dh
 
 
-def _steps(gates: torch.Tensor, reverse: bool) -> range:
+def _steps(gates: Tensor, reverse: bool) -> range:
     count = gates.shape[1]
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
-@lstm_recurrence.register_fake
-def _lstm_shapes(
-    gates: torch.Tensor, weight: torch.Tensor, h: torch.Tensor, c: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, ...]:
-    every = (*gates.shape[:2], h.shape[1])
-    return gates.new_empty(every), c.new_empty(c.shape), gates.new_empty(every), gates.new_empty(gates.shape)
-
-
-@lstm_recurrence_backward.register_fake
-def _lstm_backward_shapes(
-    gradient: torch.Tensor, weight: torch.Tensor, cells: torch.Tensor, active: torch.Tensor, c: torch.Tensor, *_: Any
-) -> tuple[torch.Tensor, ...]:
-    return active.new_empty(active.shape), c.new_empty(c.shape), c.new_empty(c.shape)
-
-
-@gru_recurrence.register_fake
-def _gru_shapes(
-    gates: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, h: torch.Tensor, reverse: bool
-) -> tuple[torch.Tensor, ...]:
-    return tuple(gates.new_empty((*gates.shape[:2], size * h.shape[1])) for size in (1, 4))
-
-
-@gru_recurrence_backward.register_fake
-def _gru_backward_shapes(
-    gradient: torch.Tensor, weight: torch.Tensor, made: torch.Tensor, active: torch.Tensor, h: torch.Tensor, _: bool
-) -> tuple[torch.Tensor, ...]:
-    shape = (*active.shape[:2], 3 * h.shape[1])
-    return active.new_empty(shape), active.new_empty(shape), h.new_empty(h.shape)
-
-
-@rnn_recurrence.register_fake
-def _rnn_shapes(gates: torch.Tensor, *_: Any) -> torch.Tensor:
-    return gates.new_empty(gates.shape)
-
-
-@rnn_recurrence_backward.register_fake
-def _rnn_backward_shapes(gradient: torch.Tensor, *_: Any) -> tuple[torch.Tensor, ...]:
-    return gradient.new_empty(gradient.shape), gradient.new_empty((gradient.shape[0], gradient.shape[2]))
-
-
-def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    _, weight, h, c, ctx.reverse = inputs
+@gradients(lstm_recurrence, made=(0, 1))
+def _of_lstm(
+    inputs: tuple[Any, ...], output: tuple[Tensor, ...], gradient: Tensor | None, last: Tensor | None
+) -> tuple[Tensor, ...]:
+    _, weight, h, c, reverse = inputs
     made, _, cells, active = output
-    ctx.save_for_backward(weight, h, c, made, cells, active)
-    ctx.mark_non_differentiable(cells, active)
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate_lstm(
-    ctx: Any, gradient: torch.Tensor | None, last: torch.Tensor | None, *_: None
-) -> tuple[torch.Tensor | None, ...]:
-    weight, h, c, made, cells, active = ctx.saved_tensors
-    if gradient is None and last is None:
-        return (None,) * 5
     gradient = torch.zeros_like(made) if gradient is None else gradient
-    dgates, dh, dc = torch.ops.alpa_explore.lstm_recurrence_backward(
-        gradient, weight, cells, active, c, last, ctx.reverse
-    )
-    return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, dc, None
+    dgates, dh, dc = lstm_recurrence_backward(gradient, weight, cells, active, c, last, reverse)
+    return dgates, _weight_gradient(dgates, h, made, reverse), dh, dc
 
 
-def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    _, weight, bias, h, ctx.reverse = inputs
-    ctx.biased = bias is not None
-    ctx.save_for_backward(weight, h, *output)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
+@gradients(gru_recurrence)
+def _of_gru(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    _, weight, bias, h, reverse = inputs
+    dgates, inner, dh = gru_recurrence_backward(gradient, weight, *output, h, reverse)
+    dbias = None if bias is None else inner.sum((0, 1))
+    return dgates, _weight_gradient(inner, h, output[0], reverse), dbias, dh
 
 
-def _differentiate_gru(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    if gradient is None:
-        return (None,) * 5
-    weight, h, made, active = ctx.saved_tensors
-    dgates, inner, dh = torch.ops.alpa_explore.gru_recurrence_backward(gradient, weight, made, active, h, ctx.reverse)
-    dbias = inner.sum((0, 1)) if ctx.biased else None
-    return dgates, _weight_gradient(inner, h, made, ctx.reverse), dbias, dh, None
+@gradients(rnn_recurrence)
+def _of_rnn(inputs: tuple[Any, ...], made: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    _, weight, h, reverse, relu = inputs
+    dgates, dh = rnn_recurrence_backward(gradient, weight, made, reverse, relu)
+    return dgates, _weight_gradient(dgates, h, made, reverse), dh
 
 
-def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    _, weight, h, ctx.reverse, ctx.relu = inputs
-    ctx.save_for_backward(weight, h, output)
-
-
-def _differentiate_rnn(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    weight, h, made = ctx.saved_tensors
-    dgates, dh = torch.ops.alpa_explore.rnn_recurrence_backward(gradient, weight, made, ctx.reverse, ctx.relu)
-    return dgates, _weight_gradient(dgates, h, made, ctx.reverse), dh, None, None
-
-
-def _weight_gradient(dgates: torch.Tensor, h: torch.Tensor, made: torch.Tensor, reverse: bool) -> torch.Tensor:
+def _weight_gradient(dgates: Tensor, h: Tensor, made: Tensor, reverse: bool) -> Tensor:
     """Σ over samples and steps of (gradient of the gates) ⊗ (h before the step): one product."""
     first = h.unsqueeze(1)
     before = torch.cat([made[:, 1:], first] if reverse else [first, made[:, :-1]], 1)
     return dgates.flatten(0, 1).t() @ before.flatten(0, 1)
-
-
-lstm_recurrence.register_autograd(_differentiate_lstm, setup_context=_keep_lstm)
-gru_recurrence.register_autograd(_differentiate_gru, setup_context=_keep_gru)
-rnn_recurrence.register_autograd(_differentiate_rnn, setup_context=_keep_rnn)

@@ -13,37 +13,37 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, like, operator, wide
 
 
-@torch.library.custom_op(
-    "alpa_explore::rms_norm",
-    mutates_args=(),
-    schema="(Tensor x, Tensor? weight, float eps, int dims=1) -> (Tensor, Tensor)",
+@operator(
+    "rms_norm(Tensor x, Tensor? weight, float eps, int dims=1) -> (Tensor, Tensor)",
+    lambda x, weight, eps, dims=1: (
+        x.new_empty(x.shape),
+        x.new_empty((*x.shape[:-dims], *(1,) * dims), dtype=wide(x.dtype)),
+    ),
 )
-def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float, dims: int = 1) -> tuple[Tensor, Tensor]:
     """(y of the shape and dtype of x, rstd in fp32 or wider). The last `dims` dims of x, which are those of `weight`,
     are normalised, and of size 1 in rstd."""
     if _fits_fused(x, weight):
         y, rstd = torch.ops.aten._fused_rms_norm(x, x.shape[-dims:], weight, eps)
         return y.contiguous(), rstd
-    wide = x.to(_wide(x.dtype))
-    rstd = torch.rsqrt(wide.square().mean(_last(dims), keepdim=True) + eps)
-    y = wide * rstd
+    in_full = x.to(wide(x.dtype))
+    rstd = torch.rsqrt(in_full.square().mean(_last(dims), keepdim=True) + eps)
+    y = in_full * rstd
     if weight is not None:
         y = y * weight.to(y.dtype)
     return y.to(x.dtype).contiguous(), rstd.contiguous()
 
 
-@torch.library.custom_op(
-    "alpa_explore::rms_norm_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight, int dims=1) -> Tensor[]",
+@operator(
+    "rms_norm_backward(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight, int dims=1) -> Tensor[]",
+    lambda gradient, x, rstd, weight, dims=1: like(x, weight),
 )
-def rms_norm_backward(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
-) -> list[torch.Tensor]:
+def rms_norm_backward(gradient: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None, dims: int = 1) -> list[Tensor]:
     """[dx] or, with a weight, [dx, dweight], of the shapes and dtypes of x and weight; `gradient` is that of y."""
     if _fits_fused(x, weight):
         mask = [True, weight is not None]
@@ -58,56 +58,26 @@ def rms_norm_backward(
     return found
 
 
-@rms_norm.register_fake
-def _shapes(
-    x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return x.new_empty(x.shape), x.new_empty((*x.shape[:-dims], *(1,) * dims), dtype=_wide(x.dtype))
-
-
-@rms_norm_backward.register_fake
-def _backward_shapes(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
-) -> list[torch.Tensor]:
-    return [t.new_empty(t.shape) for t in (x, weight) if t is not None]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    x, weight, _, ctx.dims = inputs
-    ctx.save_for_backward(x, output[1], weight)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    if gradient is None:
-        return None, None, None, None
-    dx, *dweight = torch.ops.alpa_explore.rms_norm_backward(gradient, *ctx.saved_tensors, ctx.dims)
-    return dx, dweight[0] if dweight else None, None, None
-
-
-rms_norm.register_autograd(_differentiate, setup_context=_keep)
+@gradients(rms_norm)
+def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: Tensor) -> list[Tensor]:
+    x, weight, _, dims = inputs
+    return list(rms_norm_backward(gradient, x, output[1], weight, dims))
 
 
 def _last(dims: int) -> tuple[int, ...]:
     return tuple(range(-dims, 0))
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which it is computed, and that of rstd."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _fits_fused(x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+def _fits_fused(x: Tensor, weight: Tensor | None) -> bool:
     return x.is_cuda and (weight is None or weight.dtype == x.dtype)
 
 
 def default_epsilon(dtype: torch.dtype) -> float:
     """What torch adds to the mean square where a call gives no ε."""
-    return float(torch.finfo(_wide(dtype)).eps)
+    return float(torch.finfo(wide(dtype)).eps)
 
 
-def fits(x: torch.Tensor, normalised: tuple[int, ...], weight: torch.Tensor | None) -> bool:
+def fits(x: Tensor, normalised: tuple[int, ...], weight: Tensor | None) -> bool:
     """Whether the operator computes a call; others (nested tensors, shapes that do not match) are left to torch."""
     if x.is_nested or not x.is_floating_point() or not normalised or math.prod(x.shape) == 0:
         return False

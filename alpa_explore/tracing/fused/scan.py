@@ -9,30 +9,49 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from alpa_explore.graph import Symbol
 from alpa_explore.graph.loops import LoopBody, load_body
+from alpa_explore.tracing.custom import operator
 from alpa_explore.tracing.symbols import flatten_outputs, from_symbol, overload, to_torch
 
-_Tensors = Sequence[torch.Tensor]
+_Tensors = Sequence[Tensor]
 
 
-@torch.library.custom_op(
-    "alpa_explore::scan",
-    mutates_args=(),
-    schema="(Tensor[] carried, Tensor[] stacked, Tensor[] shared, str body, str backward, bool reverse) -> Tensor[]",
+def _shapes(
+    carried: _Tensors, stacked: _Tensors, shared: _Tensors, body: str, backward: str, reverse: bool
+) -> list[Tensor]:
+    step, like = load_body(body), stacked[0]
+
+    def empty(tensor: int, *before: int) -> Tensor:
+        made = step.tensors[tensor]
+        dtype = from_symbol(Symbol("dtype", made.dtype))
+        assert isinstance(dtype, torch.dtype)
+        return like.new_empty((*before, *made.shape), dtype=dtype)
+
+    return [
+        *(empty(t) for t in step.carried),
+        *(empty(t, len(like)) for t in step.stacked),
+        *(empty(t) for t in step.summed),
+    ]
+
+
+@operator(
+    "scan(Tensor[] carried, Tensor[] stacked, Tensor[] shared, str body, str backward, bool reverse) -> Tensor[]",
+    _shapes,
 )
 def scan(
     carried: _Tensors, stacked: _Tensors, shared: _Tensors, body: str, backward: str, reverse: bool
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """What is carried after the last step, the stacked outputs [steps, …], the sums over all steps.
 
     `stacked` are [steps, …]. For the backward pass the last of the stacked outputs are what was carried before each
     step; `backward` is its body, and empty where there is none.
     """
     step, carry, order = load_body(body), list(carried), range(len(stacked[0]))
-    made: list[list[torch.Tensor]] = [[] for _ in step.stacked]
-    sums: list[torch.Tensor] = []
+    made: list[list[Tensor]] = [[] for _ in step.stacked]
+    sums: list[Tensor] = []
     for place in reversed(order) if reverse else order:
         values = dict(enumerate((*carry, *(x[place] for x in stacked), *shared)))
         _run(step, values)
@@ -46,45 +65,26 @@ def scan(
     return [*(_own(t) for t in carry), *whole, *(_own(t) for t in sums)]
 
 
-def _run(body: LoopBody, values: dict[int, torch.Tensor]) -> None:
+def _run(body: LoopBody, values: dict[int, Tensor]) -> None:
     """Add the results of one step to its inputs."""
-    for operator in body.operators:
-        arguments = [to_torch(a, values) for a in operator.arguments]
-        if operator.kind == "aten.view.default":
+    for call in body.operators:
+        arguments = [to_torch(a, values) for a in call.arguments]
+        if call.kind == "aten.view.default":
             # The view was legal for the strides of the whole tensor; those of a shard may differ.
-            made: tuple[torch.Tensor, ...] = (arguments[0].reshape(arguments[1]),)
+            made: tuple[Tensor, ...] = (arguments[0].reshape(arguments[1]),)
         else:
-            keywords = {name: to_torch(a, values) for name, a in operator.keywords}
-            if not operator.inputs:
+            keywords = {name: to_torch(a, values) for name, a in call.keywords}
+            if not call.inputs:
                 keywords["device"] = values[0].device
-            made = flatten_outputs(overload(operator.kind)(*arguments, **keywords))
-        values.update(zip(operator.outputs, made, strict=True))
+            made = flatten_outputs(overload(call.kind)(*arguments, **keywords))
+        values.update(zip(call.outputs, made, strict=True))
 
 
-def _own(tensor: torch.Tensor) -> torch.Tensor:
+def _own(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-@scan.register_fake
-def _shapes(
-    carried: _Tensors, stacked: _Tensors, shared: _Tensors, body: str, backward: str, reverse: bool
-) -> list[torch.Tensor]:
-    step, like = load_body(body), stacked[0]
-
-    def empty(tensor: int, *before: int) -> torch.Tensor:
-        made = step.tensors[tensor]
-        dtype = from_symbol(Symbol("dtype", made.dtype))
-        assert isinstance(dtype, torch.dtype)
-        return like.new_empty((*before, *made.shape), dtype=dtype)
-
-    return [
-        *(empty(t) for t in step.carried),
-        *(empty(t, len(like)) for t in step.stacked),
-        *(empty(t) for t in step.summed),
-    ]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     carried, stacked, shared, _, ctx.backward, ctx.reverse = inputs
     ctx.counts = len(carried), len(stacked), len(shared)
     before = _kept(ctx.backward, len(carried))
@@ -99,7 +99,7 @@ def _kept(backward: str, carried: int) -> list[int]:
     return [place for place in load_body(backward).taken if place < carried] if backward else []
 
 
-def _differentiate(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     carries, stacks, _ = ctx.counts
     inputs, output = ctx.saved_tensors[: sum(ctx.counts)], ctx.saved_tensors[sum(ctx.counts) :]
     before = _kept(ctx.backward, carries)

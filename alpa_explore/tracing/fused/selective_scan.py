@@ -14,30 +14,39 @@ computed in fp32.
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+from alpa_explore.tracing.custom import gradients, like, operator, wide
+
 _INPUTS = "Tensor x, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? d, Tensor? z, Tensor? bias, bool softplus"
-_Optional = torch.Tensor | None
+_Optional = Tensor | None
 
 
-@torch.library.custom_op("alpa_explore::selective_scan", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
+@operator(
+    f"selective_scan({_INPUTS}) -> (Tensor, Tensor)",
+    lambda x, delta, a, *_: (
+        x.new_empty(x.shape),
+        x.new_empty((*x.shape[:2], a.shape[1]), dtype=wide(x.dtype, a.dtype)),
+    ),
+)
 def selective_scan(
-    x: torch.Tensor,
-    delta: torch.Tensor,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
+    x: Tensor,
+    delta: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
     d: _Optional,
     z: _Optional,
     bias: _Optional,
     softplus: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """(the result in the dtype of x, the last state [n, channels, states] in the computed one).
 
     `x`, `delta` and `z` are [n, channels, t], `a` [channels, states], `b` and `c` [n, states, t], `d` and `bias`
     [channels]; without `softplus` Δ is delta + bias.
     """
-    width = _dtype(x, a)
+    width = wide(x.dtype, a.dtype)
     u, decay, b, c = (t.to(width) for t in (x, a, b, c))
     step_sizes = _step_sizes(delta, bias, softplus, width)
     made = torch.empty_like(u, memory_format=torch.contiguous_format)
@@ -52,27 +61,26 @@ def selective_scan(
     return made.to(x.dtype), state
 
 
-@torch.library.custom_op(
-    "alpa_explore::selective_scan_backward",
-    mutates_args=(),
-    schema=f"(Tensor gradient, Tensor? last, {_INPUTS}) -> Tensor[]",
+@operator(
+    f"selective_scan_backward(Tensor gradient, Tensor? last, {_INPUTS}) -> Tensor[]",
+    lambda gradient, last, *inputs: like(*inputs[:-1]),
 )
 def selective_scan_backward(
-    gradient: torch.Tensor,
+    gradient: Tensor,
     last: _Optional,
-    x: torch.Tensor,
-    delta: torch.Tensor,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
+    x: Tensor,
+    delta: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
     d: _Optional,
     z: _Optional,
     bias: _Optional,
     softplus: bool,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """The gradients of all tensors that are given, in their order; `gradient` is that of the result, `last` that of
     the last state (None: zero)."""
-    width = _dtype(x, a)
+    width = wide(x.dtype, a.dtype)
     given = [t for t in (x, delta, a, b, c, d, z, bias) if t is not None]
     u, decay, b, c = (t.to(width) for t in (x, a, b, c))
     step_sizes = _step_sizes(delta, bias, softplus, width)
@@ -80,7 +88,7 @@ def selective_scan_backward(
     states = [u.new_zeros((*u.shape[:2], decay.shape[1]))]
     for step in steps:
         states.append(_next(states[-1], u, step_sizes, decay, b, step))
-    extra: list[torch.Tensor] = []  # of d, z and bias
+    extra: list[Tensor] = []  # of d, z and bias
     if z is not None:
         y = torch.stack([(states[step + 1] @ c[:, :, step, None]).squeeze(2) for step in steps], 2)
         y = y if d is None else y + u * d.to(width).unsqueeze(1)
@@ -111,47 +119,21 @@ def selective_scan_backward(
     return [of.to(t.dtype).contiguous() for of, t in zip(found, given, strict=True)]
 
 
-def _next(
-    state: torch.Tensor, u: torch.Tensor, step_sizes: torch.Tensor, decay: torch.Tensor, b: torch.Tensor, step: int
-) -> torch.Tensor:
+def _next(state: Tensor, u: Tensor, step_sizes: Tensor, decay: Tensor, b: Tensor, step: int) -> Tensor:
     size = step_sizes[:, :, step, None]
     return torch.exp(size * decay) * state + (size * u[:, :, step, None]) * b[:, None, :, step]
 
 
-def _step_sizes(delta: torch.Tensor, bias: _Optional, softplus: bool, dtype: torch.dtype) -> torch.Tensor:
+def _step_sizes(delta: Tensor, bias: _Optional, softplus: bool, dtype: torch.dtype) -> Tensor:
     """Δ."""
     size = delta.to(dtype) if bias is None else delta.to(dtype) + bias.to(dtype).unsqueeze(1)
     return functional.softplus(size) if softplus else size
 
 
-def _dtype(x: torch.Tensor, a: torch.Tensor) -> torch.dtype:
-    """The dtype in which it is computed, and that of the last state."""
-    return torch.float64 if torch.float64 in (x.dtype, a.dtype) else torch.float32
-
-
-@selective_scan.register_fake
-def _shapes(x: torch.Tensor, delta: torch.Tensor, a: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return x.new_empty(x.shape), x.new_empty((*x.shape[:2], a.shape[1]), dtype=_dtype(x, a))
-
-
-@selective_scan_backward.register_fake
-def _backward_shapes(gradient: torch.Tensor, last: _Optional, *inputs: Any) -> list[torch.Tensor]:
-    return [t.new_empty(t.shape) for t in inputs if isinstance(t, torch.Tensor)]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    *tensors, ctx.softplus = inputs
-    ctx.save_for_backward(*tensors)
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate(ctx: Any, gradient: _Optional, last: _Optional) -> tuple[_Optional, ...]:
-    tensors = ctx.saved_tensors
-    if gradient is None and last is None:
-        return (None,) * 9
-    gradient = torch.zeros_like(tensors[0]) if gradient is None else gradient
-    found = iter(torch.ops.alpa_explore.selective_scan_backward(gradient, last, *tensors, ctx.softplus))
-    return *(None if t is None else next(found) for t in tensors), None
-
-
-selective_scan.register_autograd(_differentiate, setup_context=_keep)
+@gradients(selective_scan, made=(0, 1))
+def _gradients(
+    inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], gradient: _Optional, last: _Optional
+) -> tuple[_Optional, ...]:
+    gradient = torch.zeros_like(output[0]) if gradient is None else gradient
+    found = iter(selective_scan_backward(gradient, last, *inputs))
+    return tuple(None if t is None else next(found) for t in inputs[:-1])

@@ -11,18 +11,20 @@ kernels do, the backward pass keeps nothing but the inputs and goes through the 
 independent. 16-bit inputs are computed in fp32.
 """
 
-from typing import Any
-
 import torch
+from torch import Tensor
+
+from alpa_explore.tracing.custom import gradients, like, operator, wide
 
 _NONE = -1e38
 """The exponent before the first step: no weight at all."""
 
 
-@torch.library.custom_op(
-    "alpa_explore::wkv", mutates_args=(), schema="(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor"
+@operator(
+    "wkv(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor",
+    lambda decay, first, key, value: key.new_empty(key.shape),
 )
-def wkv(decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def wkv(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """y, of the shape and dtype of `key`. `decay` (below zero) and `first` [c]; `key` and `value` [n, t, c]."""
     made = torch.empty_like(key, memory_format=torch.contiguous_format)
     w, u, k, v = _wide(decay, first, key, value)
@@ -34,15 +36,14 @@ def wkv(decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torc
     return made
 
 
-@torch.library.custom_op(
-    "alpa_explore::wkv_backward",
-    mutates_args=(),
-    schema="(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
+@operator(
+    "wkv_backward(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda gradient, *others: tuple(like(*others)),
 )
 def wkv_backward(
-    gradient: torch.Tensor, decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, decay: Tensor, first: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of decay, first, key and value; `gradient` is that of y.
 
     dp and dq are those of p and q for a given m: y depends on P and Q alone, and so not on m.
@@ -67,51 +68,32 @@ def wkv_backward(
     return dw.to(decay.dtype), du.to(first.dtype), dk.to(key.dtype).contiguous(), dv.to(value.dtype).contiguous()
 
 
-_State = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+_State = tuple[Tensor, Tensor, Tensor]
 """p, q and m, [n, c]."""
 
 
-def _begin(k: torch.Tensor) -> _State:
+def _begin(k: Tensor) -> _State:
     zero = torch.zeros_like(k[:, 0])
     return zero, zero, torch.full_like(zero, _NONE)
 
 
-def _next(
-    p: torch.Tensor, q: torch.Tensor, m: torch.Tensor, w: torch.Tensor, now: torch.Tensor, read: torch.Tensor
-) -> _State:
+def _next(p: Tensor, q: Tensor, m: Tensor, w: Tensor, now: Tensor, read: Tensor) -> _State:
     kept, added = _shares(m + w, now)
     return kept * p + added * read, kept * q + added, torch.maximum(m + w, now)
 
 
-def _shares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _shares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """e^a and e^b, both divided by the larger of them."""
     top = torch.maximum(a, b)
     return torch.exp(a - top), torch.exp(b - top)
 
 
-def _wide(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _wide(*tensors: Tensor) -> tuple[Tensor, ...]:
     """In the dtype in which all of them are computed."""
-    double = any(t.dtype == torch.float64 for t in tensors)
-    return tuple(t.to(torch.float64 if double else torch.float32) for t in tensors)
+    return tuple(t.to(wide(*(other.dtype for other in tensors))) for t in tensors)
 
 
-@wkv.register_fake
-def _shapes(decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    return key.new_empty(key.shape)
-
-
-@wkv_backward.register_fake
-def _backward_shapes(gradient: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return tuple(t.new_empty(t.shape) for t in others)
-
-
-def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _differentiate(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    found: tuple[torch.Tensor, ...] = torch.ops.alpa_explore.wkv_backward(gradient, *ctx.saved_tensors)
+@gradients(wkv)
+def _gradients(inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    found: tuple[Tensor, ...] = wkv_backward(gradient, *inputs)
     return found
-
-
-wkv.register_autograd(_differentiate, setup_context=_keep)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing.inputs.losses import Division, Loss, divide
+from alpa_explore.tracing.symbols import tensors_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class Example:
     """One microbatch: its tensors in order with their names, and the structure of the call that they belong to."""
 
     names: tuple[str, ...]
-    tensors: tuple[torch.Tensor, ...]
+    tensors: tuple[Tensor, ...]
     leaves: tuple[Any, ...]
     structure: pytree.TreeSpec
 
@@ -33,19 +34,19 @@ class Example:
         whole = (t for t in self.tensors if t.dim() == 2 and not t.is_floating_point() and t.dtype != torch.bool)
         return next((t.numel() for t in whole), self.samples)
 
-    def rebuild(self, tensors: Sequence[torch.Tensor]) -> Division:
+    def rebuild(self, tensors: Sequence[Tensor]) -> Division:
         """The call with `tensors` in place of those of the example."""
         rest = iter(tensors)
-        leaves = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        leaves = [next(rest) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
         arguments, keywords, targets = pytree.tree_unflatten(leaves, self.structure)
         return Division(arguments=arguments, keywords=keywords, targets=targets)
 
 
 def flatten_example(
-    model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss
+    model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor, loss: Loss
 ) -> Example:
     """Divide the example inputs between model and loss and flatten them. CaptureError when they contain no tensor."""
-    if isinstance(example_inputs, torch.Tensor):
+    if isinstance(example_inputs, Tensor):
         example_inputs = (example_inputs,)
     if isinstance(example_inputs, list):
         example_inputs = tuple(example_inputs)
@@ -64,7 +65,7 @@ def flatten_example(
             raise CaptureError(
                 "An example input is a NumPy value", found=name, remedy="Pass tensors: torch.from_numpy(array)."
             )
-        if not isinstance(leaf, torch.Tensor) and _holds_tensors(leaf):
+        if not isinstance(leaf, Tensor) and _holds_tensors(leaf):
             # They would be constants of the graph, the same in every microbatch.
             raise CaptureError(
                 "An example input holds tensors that cannot be seen from outside",
@@ -72,7 +73,7 @@ def flatten_example(
                 remedy="Pass its tensors as arguments, or in a dict, list, tuple or named tuple; or register the class"
                 " with torch.utils._pytree (register_dataclass, register_pytree_node).",
             )
-    tensors = [(name, leaf) for name, leaf in named_leaves if isinstance(leaf, torch.Tensor)]
+    tensors = [(name, leaf) for name, leaf in named_leaves if isinstance(leaf, Tensor)]
     if not tensors:
         raise CaptureError(
             "The example inputs hold no tensor",
@@ -87,17 +88,16 @@ def flatten_example(
     )
 
 
-def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss) -> list[torch.Tensor]:
+def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor, loss: Loss) -> list[Tensor]:
     """The tensors of a microbatch, in the order of `flatten_example`."""
-    given = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    given = (inputs,) if isinstance(inputs, Tensor) else inputs
     division = divide(tuple(given) if isinstance(given, list) else given, loss)
-    leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return tensors_in((division.arguments, division.keywords, division.targets))
 
 
 def _holds_tensors(value: object, depth: int = 4) -> bool:
     """Whether a container or an object that torch's pytree does not open has a tensor inside."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return True
     if not depth or isinstance(value, nn.Module | type | str | bytes) or callable(value):
         return False

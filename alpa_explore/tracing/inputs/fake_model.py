@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from alpa_explore.errors import CaptureError
 
-GradientHook = Callable[[torch.Tensor], torch.Tensor | None]
+GradientHook = Callable[[Tensor], Tensor | None]
 Slot = tuple[nn.Module, str, bool]
 """Where a model holds a tensor: module, name in it, True for a parameter (False: buffer)."""
 
@@ -27,7 +27,7 @@ class ModelTensor:
     """One distinct tensor of the model, with every slot that holds it (a tied weight has several)."""
 
     name: str
-    fake: torch.Tensor
+    fake: Tensor
     slots: tuple[Slot, ...]
     hooks: tuple[GradientHook, ...]
     """What `register_hook` of the parameter was given, in order."""
@@ -46,7 +46,7 @@ class ModelTensor:
 def model_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype | None) -> tuple[ModelTensor, ...]:
     """The model's distinct parameters, then buffers, in registration order, floating ones as `precision`."""
     slots: dict[int, list[Slot]] = {}
-    first: dict[int, tuple[str, torch.Tensor]] = {}
+    first: dict[int, tuple[str, Tensor]] = {}
     for is_parameter in (True, False):
         for path, module in model.named_modules():
             for name, tensor in (module._parameters if is_parameter else module._buffers).items():
@@ -72,7 +72,7 @@ def model_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype
     )
 
 
-def _gradient_hooks(name: str, tensor: torch.Tensor) -> tuple[GradientHook, ...]:
+def _gradient_hooks(name: str, tensor: Tensor) -> tuple[GradientHook, ...]:
     """The hooks of a parameter on its gradient; CaptureError for one that runs after the gradient is stored."""
     if stored := getattr(tensor, "_post_accumulate_grad_hooks", None):
         raise CaptureError(
@@ -84,8 +84,8 @@ def _gradient_hooks(name: str, tensor: torch.Tensor) -> tuple[GradientHook, ...]
 
 
 def fake_like(
-    tensor: torch.Tensor, mode: FakeTensorMode, precision: torch.dtype | None = None, requires_grad: bool = False
-) -> torch.Tensor:
+    tensor: Tensor, mode: FakeTensorMode, precision: torch.dtype | None = None, requires_grad: bool = False
+) -> Tensor:
     """A fake CPU tensor with the shape and strides of `tensor`; a floating dtype becomes `precision`, if given."""
     dtype = precision if precision is not None and tensor.is_floating_point() else tensor.dtype
     with mode:
@@ -99,14 +99,14 @@ def fake_like(
 
 
 @contextmanager
-def installed(held: Sequence[ModelTensor], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+def installed(held: Sequence[ModelTensor], tensors: Sequence[Tensor]) -> Iterator[None]:
     """Put `tensors` into the slots of the model, and restore the original tensors at the end."""
-    saved: list[tuple[dict[str, torch.Tensor | None], str, torch.Tensor | None]] = []
+    saved: list[tuple[dict[str, Tensor | None], str, Tensor | None]] = []
     try:
         for model_tensor, tensor in zip(held, tensors, strict=True):
             for module, name, is_parameter in model_tensor.slots:
                 tensors_of_module = cast(
-                    "dict[str, torch.Tensor | None]", module._parameters if is_parameter else module._buffers
+                    "dict[str, Tensor | None]", module._parameters if is_parameter else module._buffers
                 )
                 saved.append((tensors_of_module, name, tensors_of_module[name]))
                 tensors_of_module[name] = tensor
@@ -120,7 +120,7 @@ _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 """Attributes that hold parameters, buffers, modules and hooks."""
 
 
-def replacements(model_tensor: ModelTensor, tensor: torch.Tensor) -> list[torch.Tensor | None]:
+def replacements(model_tensor: ModelTensor, tensor: Tensor) -> list[Tensor | None]:
     """What slots of the model hold in place of the `tensor` that was installed there."""
     now = [
         (module._parameters if is_parameter else module._buffers).get(name)
@@ -172,13 +172,13 @@ def attribute_tensors(model: nn.Module) -> dict[int, str]:
         id(value): f"{path}.{name}" if path else name
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if isinstance(value, torch.Tensor)
+        if isinstance(value, Tensor)
     }
 
 
-def attribute_named(model: nn.Module, path: str) -> torch.Tensor | None:
+def attribute_named(model: nn.Module, path: str) -> Tensor | None:
     """The plain attribute at a path of `attribute_tensors`; None if there is no such tensor."""
     owner, _, name = path.rpartition(".")
     modules = dict(model.named_modules())
     value = vars(modules[owner]).get(name) if owner in modules else None
-    return value if isinstance(value, torch.Tensor) else None
+    return value if isinstance(value, Tensor) else None

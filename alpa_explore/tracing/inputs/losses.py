@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.errors import CaptureError, nearest_names
 
-Loss: TypeAlias = "str | Callable[..., torch.Tensor] | None"
+Loss: TypeAlias = "str | Callable[..., Tensor] | None"
 TARGET_NAMES = ("labels", "targets", "target")
 
 
@@ -76,7 +77,7 @@ def _target_count(loss: Loss) -> int:
     return max(sum(p.default is p.empty for p in positional) - 1, 0)
 
 
-def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> torch.Tensor:
+def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> Tensor:
     """The loss as a tensor of rank 0. CaptureError when there is none or it is not a single number."""
     if loss is None:
         value = _own_loss(output)
@@ -84,7 +85,7 @@ def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> torch.Tens
         value = _NAMED[loss](_prediction(output), *targets)
     else:
         value = loss(output, *targets)
-    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
         raise CaptureError(
             "The loss is not a single number",
             found=_describe(value),
@@ -93,13 +94,13 @@ def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> torch.Tens
     return value.reshape(())
 
 
-def _own_loss(output: Any) -> torch.Tensor:
-    if isinstance(output, torch.Tensor) and output.numel() == 1:
+def _own_loss(output: Any) -> Tensor:
+    if isinstance(output, Tensor) and output.numel() == 1:
         return output
     attribute = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if isinstance(attribute, torch.Tensor):
+    if isinstance(attribute, Tensor):
         return attribute
-    if isinstance(output, tuple) and output and isinstance(output[0], torch.Tensor) and output[0].numel() == 1:
+    if isinstance(output, tuple) and output and isinstance(output[0], Tensor) and output[0].numel() == 1:
         return output[0]
     raise CaptureError(
         "The model returns no loss",
@@ -109,19 +110,19 @@ def _own_loss(output: Any) -> torch.Tensor:
     )
 
 
-def beside_loss(output: Any) -> list[torch.Tensor]:
+def beside_loss(output: Any) -> list[Tensor]:
     """The tensors that a model which computes its own loss returns beside it."""
     values = output if isinstance(output, tuple | list) else output.values() if isinstance(output, Mapping) else ()
-    return [value for value in values if isinstance(value, torch.Tensor) and value is not _own_loss(output)]
+    return [value for value in values if isinstance(value, Tensor) and value is not _own_loss(output)]
 
 
-def _prediction(output: Any) -> torch.Tensor:
+def _prediction(output: Any) -> Tensor:
     logits = getattr(output, "logits", None)
-    if isinstance(logits, torch.Tensor):
+    if isinstance(logits, Tensor):
         return logits
-    if isinstance(output, tuple) and output and isinstance(output[0], torch.Tensor):
+    if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
         return output[0]
-    if isinstance(output, torch.Tensor):
+    if isinstance(output, Tensor):
         return output
     raise CaptureError(
         "A named loss needs a tensor",
@@ -130,7 +131,7 @@ def _prediction(output: Any) -> torch.Tensor:
     )
 
 
-def _cross_entropy(prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def _cross_entropy(prediction: Tensor, target: Tensor) -> Tensor:
     """Classes are the last dim when the target has the other dims (language models), else dim 1 (torch's
     convention)."""
     if target.shape == prediction.shape[:-1]:
@@ -138,11 +139,11 @@ def _cross_entropy(prediction: torch.Tensor, target: torch.Tensor) -> torch.Tens
     return functional.cross_entropy(prediction, target)
 
 
-_NAMED: dict[str, Callable[..., torch.Tensor]] = {"cross_entropy": _cross_entropy, "mse": functional.mse_loss}
+_NAMED: dict[str, Callable[..., Tensor]] = {"cross_entropy": _cross_entropy, "mse": functional.mse_loss}
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}, {value.dtype}".replace("torch.", "")
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of " + ", ".join(_describe(v) for v in value)

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import checkpoint as torchs
 
 from alpa_explore.tracing.joint_graph.locate import TracePosition
@@ -66,7 +66,7 @@ class Checkpoints:
 
     def reentrant(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The form that needs an input with a gradient, or else computes none."""
-        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        tensors = [value for value in args if isinstance(value, Tensor)]
         if not self.inputs_need_gradients and not any(t.requires_grad for t in tensors):
             with torch.no_grad():
                 return function(*args)

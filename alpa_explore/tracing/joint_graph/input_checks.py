@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -30,7 +31,7 @@ def outcome(function: Any, args: tuple[Any, ...], frame_of: Callable[[], FrameTy
     """What a read of a tensor as a truth value gives where the model's line, which runs in `frame_of()`, only checks
     inputs; None where it does more, or where it reads a number."""
     name = getattr(function, "__name__", "")
-    if name not in _READS or not args or not isinstance(args[0], torch.Tensor):
+    if name not in _READS or not args or not isinstance(args[0], Tensor):
         return None
     frame = frame_of() if name == "__bool__" or args[0].dtype == torch.bool else None
     return None if frame is None else _needed(frame)
@@ -82,7 +83,7 @@ def _within(position: tuple[int, int], node: ast.expr | ast.stmt) -> bool:
 def passed_checks() -> Iterator[None]:
     """While this is entered, torch's own checks of tensors pass, and a mask is taken as causal where that is known."""
     with ExitStack() as stack:
-        for tensors in (torch.Tensor, FunctionalTensor):
+        for tensors in (Tensor, FunctionalTensor):
             stack.enter_context(patch.object(tensors, "__bool__", _unless_checked(tensors.__bool__)))
         stack.enter_context(patch.object(transformer, "_detect_is_causal_mask", _if_known(transformer)))
         for name in ("_check_tensor_all_with", "_check_tensor_all", "_check_with", "_check"):
@@ -95,7 +96,7 @@ def _if_known(module: Any) -> Any:
     chooses a faster kernel."""
     kept = module._detect_is_causal_mask
 
-    def detect(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    def detect(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
         try:
             return bool(kept(mask, is_causal, size))
         except VALUE_ERRORS:
@@ -107,7 +108,7 @@ def _if_known(module: Any) -> Any:
 def _unless_checked(kept: Any) -> Any:
     """Whether a tensor is true, and what passes where a function of torch (a loss, a distribution) only checks it."""
 
-    def read(tensor: torch.Tensor) -> bool:
+    def read(tensor: Tensor) -> bool:
         frame = sys._getframe(1)
         passed = _needed(frame) if frame.f_code.co_filename.startswith(_TORCH) else None
         return bool(kept(tensor)) if passed is None else passed
@@ -117,7 +118,7 @@ def _unless_checked(kept: Any) -> Any:
 
 def _unless_tensor(kept: Any) -> Any:
     def check(*args: Any, **kwargs: Any) -> None:
-        if not any(isinstance(a, torch.Tensor) for a in (*args, *kwargs.values())):
+        if not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
             kept(*args, **kwargs)
 
     return check

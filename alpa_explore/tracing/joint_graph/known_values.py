@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from alpa_explore.tracing.symbols import tensors_in
 
 MOST_ELEMENTS = 1 << 20
 """Values of larger tensors are not kept: masks of all scores would take gigabytes."""
@@ -18,30 +22,12 @@ MOST_ELEMENTS = 1 << 20
 _MADE = frozenset({"arange", "eye", "full", "ones", "tensor", "zeros"})
 _FILLED = frozenset({"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"})
 _FOLLOWED = frozenset(
-    (
-        *(
-            "add",
-            "all",
-            "any",
-            "bool",
-            "cat",
-            "clamp",
-            "clone",
-            "contiguous",
-            "cumsum",
-            "diff",
-            "eq",
-            "expand",
-            "flatten",
-        ),
-        *("float", "ge", "gt", "int", "long", "pad"),
-        *("le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg"),
-        *("repeat", "reshape", "select"),
-        *("squeeze", "stack", "sub", "sum", "to", "tril", "triu", "unsqueeze", "view", "where"),
-        *("__add__", "__and__", "__eq__"),
-        *("__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__", "__ne__", "__neg__"),
-        *("__or__", "__radd__", "__rmul__", "__rsub__", "__sub__"),
-    )
+    """
+    add all any bool cat clamp clone contiguous cumsum diff eq expand flatten float ge gt int le logical_and
+    logical_not logical_or long lt mul ne neg pad repeat reshape select squeeze stack sub sum to tril triu unsqueeze
+    view where __add__ __and__ __eq__ __ge__ __getitem__ __gt__ __invert__ __le__ __lt__ __mul__ __ne__ __neg__
+    __or__ __radd__ __rmul__ __rsub__ __sub__
+    """.split()
 )
 _READ = frozenset({"__bool__", "__float__", "__index__", "__int__", "item", "tolist"})
 _IN_PLACE = frozenset({"__setitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__itruediv__"})
@@ -55,11 +41,11 @@ class KnownValues:
     def __init__(self) -> None:
         self._real: Any = WeakTensorKeyDictionary()
 
-    def readable(self, function: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
+    def readable(self, function: Any, args: tuple[Any, ...]) -> Tensor | None:
         """The real tensor that the call reads a value of, if that is known."""
-        if _name(function) not in _READ or not args or not isinstance(args[0], torch.Tensor):
+        if _name(function) not in _READ or not args or not isinstance(args[0], Tensor):
             return None
-        known: torch.Tensor | None = self._real.get(args[0])
+        known: Tensor | None = self._real.get(args[0])
         return known
 
     def places(self, function: Any, args: tuple[Any, ...]) -> tuple[list[int], ...] | None:
@@ -67,7 +53,7 @@ class KnownValues:
         if _name(function) not in ("__getitem__", "masked_select") or len(args) != 2:
             return None
         values, mask = args
-        if not (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.dim() and mask in self._real):
+        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.dim() and mask in self._real):
             return None
         covered = values.shape if _name(function) == "masked_select" else values.shape[: mask.dim()]
         if mask.shape != covered:
@@ -78,7 +64,7 @@ class KnownValues:
     def follow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the value of the tensor that a call returned, if it follows from known ones."""
         name = _name(function)
-        if name == "__setitem__" and all(t in self._real for t in _tensors(args)):
+        if name == "__setitem__" and all(t in self._real for t in tensors_in(args)):
             target, place, value = self._replaced(args)
             with _disable_current_modes():
                 target = target.clone()
@@ -89,32 +75,26 @@ class KnownValues:
         if name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs:
             self._real.clear()  # one of them may be the tensor that was written to, or share its memory
             return
-        if not isinstance(result, torch.Tensor) or result.numel() > MOST_ELEMENTS:
+        if not isinstance(result, Tensor) or result.numel() > MOST_ELEMENTS:
             return
-        if name in _FILLED and not _tensors((args[1:], kwargs)):  # of the first argument only the shape is read
+        if name in _FILLED and not tensors_in((args[1:], kwargs)):  # of the first argument only the shape is read
             with _disable_current_modes():
                 fill = _fill_of(name, args, kwargs)
                 self._real[result] = torch.full(tuple(result.shape), fill, dtype=result.dtype)
             return
-        if not (name in _FOLLOWED or (name in _MADE and not _tensors((args, kwargs)))):
+        if not (name in _FOLLOWED or (name in _MADE and not tensors_in((args, kwargs)))):
             return
-        if any(t not in self._real for t in _tensors((args, kwargs))):
+        if any(t not in self._real for t in tensors_in((args, kwargs))):
             return
-        real_args, real_kwargs = self._replaced(args), self._replaced(dict(kwargs))
+        real_args, real_kwargs = self._replaced((args, dict(kwargs)))
         with _disable_current_modes():
             real = function(*real_args, **real_kwargs)
         if real.shape == result.shape and real.dtype == result.dtype:
             self._real[result] = real
 
-    def _replaced(self, value: Any) -> Any:
-        """An argument with known tensors in place of fake ones."""
-        if isinstance(value, torch.Tensor):
-            return self._real[value]
-        if isinstance(value, tuple | list):
-            return type(value)(self._replaced(v) for v in value)
-        if isinstance(value, dict):
-            return {k: self._replaced(v) for k, v in value.items()}
-        return value
+    def _replaced(self, values: Any) -> Any:
+        """Arguments with known tensors in place of fake ones."""
+        return tree_map_only(Tensor, self._real.__getitem__, values)
 
 
 def _fill_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -126,11 +106,3 @@ def _fill_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
 
 def _name(function: Any) -> str:
     return getattr(function, "__name__", "")
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, tuple | list) else []

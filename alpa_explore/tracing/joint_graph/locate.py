@@ -21,7 +21,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import _disable_current_modes
@@ -102,8 +102,8 @@ _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "pl
 """Where libraries are; what stands elsewhere is the user's own."""
 _OF_CONTIGUOUS = frozenset(
     (
-        *(torch.linalg.det, torch.det, torch.Tensor.det, torch.logdet, torch.Tensor.logdet),
-        *(torch.linalg.slogdet, torch.slogdet, torch.Tensor.slogdet, torch.linalg.solve, torch.linalg.solve_ex),
+        *(torch.linalg.det, torch.det, Tensor.det, torch.logdet, Tensor.logdet),
+        *(torch.linalg.slogdet, torch.slogdet, Tensor.slogdet, torch.linalg.solve, torch.linalg.solve_ex),
     )
 )
 """Functions whose operators are given contiguous matrices (`aten.LAYOUT_DEPENDENT`)."""
@@ -221,7 +221,7 @@ def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     """
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": "cpu"}
-    if function is torch.Tensor.to:
+    if function is Tensor.to:
         args = (args[0], *("cpu" if _is_device(a) else a for a in args[1:]))
     return args, kwargs
 
@@ -231,10 +231,10 @@ def _is_device(value: object) -> bool:
 
 
 def _lacks_fake_rule(
-    left: torch.Tensor,
-    right: torch.Tensor,
-    offs: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    left: Tensor,
+    right: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> bool:
     """True for a grouped product that torch 2.13 cannot trace and the operator of Hugging Face can.

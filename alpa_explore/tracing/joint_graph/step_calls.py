@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.trace import Run, as_traced, with_values_read
+from alpa_explore.tracing.symbols import tensors_in
 
 Call = tuple[str, tuple[int, ...]]
 """A call as text, with `#` for every tensor it reads or makes, and the numbers of those tensors."""
@@ -27,7 +28,7 @@ class StepCalls:
     """For each tensor that requires a gradient that tensor and its gradient, if it has one."""
 
 
-def step_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> StepCalls:
+def step_calls(run: Run, tensors: Sequence[Tensor], mode: FakeTensorMode) -> StepCalls:
     """The calls of `run(tensors)` and of the backward pass from its result to the tensors that require gradients."""
 
     def recorded() -> StepCalls:
@@ -43,7 +44,7 @@ def step_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) 
     return with_values_read(recorded)
 
 
-def changes(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> bool:
+def changes(run: Run, tensors: Sequence[Tensor], mode: FakeTensorMode) -> bool:
     """Whether `run(tensors)` makes other calls the second time, or reads what the first one made and kept in the
     model."""
 
@@ -58,7 +59,7 @@ def changes(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> 
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no annotation
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch has no annotation
         self.calls: list[Call] = []
         self._seen = list(tensors)  # kept, so that no other tensor gets the same id
@@ -75,8 +76,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         result = func(*args, **(kwargs or {}))
         if func.namespace == "prim":  # reads the device or the layout of a tensor
             return result
-        self.read |= {id(t) for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)} - self.made
-        made = (id(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor))
+        self.read |= {id(t) for t in tensors_in((args, kwargs))} - self.made
+        made = (id(t) for t in tensors_in(result))
         self.made |= {key for key in made if key not in self._number}  # `-` would go through all numbers
         self.calls.append(self.described((str(func), args, sorted((kwargs or {}).items()), result)))
         return result
@@ -88,7 +89,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         return text, tuple(numbers)
 
     def _text(self, value: object, numbers: list[int]) -> str:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             if id(value) not in self._number:
                 self._number[id(value)] = len(self._seen)
                 self._seen.append(value)

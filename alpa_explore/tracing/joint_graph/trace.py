@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch._decomp import get_decompositions
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -42,19 +42,19 @@ from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS, passed_checks
 from alpa_explore.tracing.joint_graph.locate import unmerge_batches
 
-Score = Callable[..., torch.Tensor]
+Score = Callable[..., Tensor]
 
 
 def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     score: Score,
     blocks: tuple[Any, ...],
     scale: float,
     options: dict[str, Any],
     *captured: tuple[Any, ...],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """(output, logsumexp, largest scores) of a call, as torch's operator returns them; the two last are empty where
     attention is one operator."""
     allowed = blocks[-1]
@@ -76,7 +76,7 @@ def _attention(
     return weights.to(value.dtype) @ value, reached, scores.amax(-1)
 
 
-def _each(function: Score, scores: torch.Tensor | None, shape: tuple[int, ...]) -> torch.Tensor:
+def _each(function: Score, scores: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     """`function` of every score and its indices (sample, head, query, key), of `shape`."""
     for dim in reversed(range(4)):
         along = tuple(0 if d == dim else None for d in range(4))
@@ -96,7 +96,7 @@ def plain_flex_attention() -> Iterator[None]:
 
 
 T = TypeVar("T")
-Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor], Sequence[torch.Tensor]]]
+Run = Callable[[Sequence[Tensor]], tuple[Tensor, Mapping[int, Tensor], Sequence[Tensor]]]
 """The function that is traced: flat tensors -> scalar loss, what the model puts in the place of some, and what it
 returns beside its loss."""
 
@@ -146,7 +146,7 @@ class _Step(nn.Module):
         self.returned: frozenset[str] = frozenset()
         """Names of the nodes of what it returned beside the loss."""
 
-    def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def forward(self, tensors: list[Tensor]) -> tuple[Tensor, ...]:
         loss, replaced, returned = self._run(tensors)
         if get_proxy_mode() is not None:
             _record_accumulations(loss, self._accumulates)
@@ -155,7 +155,7 @@ class _Step(nn.Module):
         return (loss, *(tensor.detach().clone() for tensor in replaced.values()))
 
 
-def trace(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
+def trace(run: Run, tensors: Sequence[Tensor]) -> JointGraph:
     """Trace `run(tensors) -> loss` and its backward; gradients for the fake tensors that require them.
 
     A model that reads a value while it runs is traced a second time in the mode of torch.compile: Hugging Face models,
@@ -193,7 +193,7 @@ def as_traced() -> Iterator[None]:
         yield
 
 
-def _trace_once(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
+def _trace_once(run: Run, tensors: Sequence[Tensor]) -> JointGraph:
     accumulates: dict[fx.Node, int] = {}
     with ExitStack() as stack:
         stack.enter_context(as_traced())
@@ -272,7 +272,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], s
     )
 
 
-def _record_accumulations(loss: torch.Tensor, accumulates: dict[fx.Node, int]) -> None:
+def _record_accumulations(loss: Tensor, accumulates: dict[fx.Node, int]) -> None:
     """Register a hook on each backward node that records which traced tensor it receives as the gradient of its output.
 
     Autograd adds gradients just before the node of the tensor's producer runs, and these additions carry the loss's

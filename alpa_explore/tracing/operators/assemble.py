@@ -16,6 +16,7 @@ from alpa_explore.graph import (
     TrainingGraph,
     Written,
     counts,
+    mapped,
 )
 from alpa_explore.graph.loops import unrolled_loops_warnings
 from alpa_explore.tracing.aten import operator_flops
@@ -233,11 +234,8 @@ class _GraphBuilder:
         return [self._fake(a) for a in argument] if isinstance(argument, tuple) else argument
 
     def _argument(self, argument: DraftArgument) -> Argument:
-        if isinstance(argument, TracedTensor):
-            return Ref(self.number[argument])
-        if isinstance(argument, tuple):
-            return tuple(self._argument(a) for a in argument)
-        return argument
+        made: Argument = mapped(argument, lambda a: Ref(self.number[a]) if isinstance(a, TracedTensor) else a)
+        return made
 
     def _append_tensor(self, name: str, value: torch.Tensor, kind: TensorKind, producer: int | None) -> int:
         dtype = str(value.dtype).removeprefix("torch.")

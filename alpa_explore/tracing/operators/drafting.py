@@ -5,10 +5,9 @@
 """
 
 import operator
-from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch._subclasses import FakeTensor
 
 from alpa_explore.errors import CaptureError
@@ -18,7 +17,7 @@ from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
 from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor, keys
 from alpa_explore.tracing.operators.folding import fold
-from alpa_explore.tracing.symbols import to_symbol
+from alpa_explore.tracing.symbols import frozen, to_symbol
 from alpa_explore.units import DTYPE_BYTES
 
 LITERAL_ELEMENTS = 4096
@@ -50,20 +49,26 @@ def draft(joint: JointGraph) -> Drafts:
 def _draft_tangent(drafts: Drafts, node: fx.Node) -> None:
     """The gradient of the loss with respect to itself: the constant 1."""
     key, value = TracedTensor(node.name), node.meta["val"]
+    drafts.add(_written(key, "aten.full.default", ((), 1.0), value, backward=True), [value])
+
+
+def _written(
+    key: TracedTensor, kind: str, arguments: tuple[DraftArgument, ...], value: Tensor, *, backward: bool
+) -> Draft:
+    """The draft of a tensor that no call of the model makes."""
     dtype = to_symbol(value.dtype)
     assert dtype is not None
-    constant_one = Draft(
-        name=node.name,
-        kind="aten.full.default",
-        arguments=((), 1.0),
+    return Draft(
+        name=key.node,
+        kind=kind,
+        arguments=arguments,
         keywords=(("dtype", dtype),),
         outputs=(key,),
-        backward=True,
+        backward=backward,
         sequence=None,
         module="",
         source="",
     )
-    drafts.add(constant_one, [value])
 
 
 def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
@@ -73,7 +78,7 @@ def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
             found=f"torch.Generator ({node.target})",
             remedy="Draw without generator=, or draw before and pass the numbers as an input.",
         )
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         raise CaptureError(
             "The model uses a construct that is not a tensor operator",
             found=f"{node.target} ({type(value).__name__})",
@@ -85,20 +90,8 @@ def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
     if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() > LITERAL_ELEMENTS:
         drafts.tensors[key] = drafts.constants[key] = value
         return
-    dtype = to_symbol(value.dtype)
-    assert dtype is not None
-    literal = Draft(
-        name=node.name,
-        kind=LITERAL,
-        arguments=(tuple(value.flatten().tolist()), tuple(value.shape)),
-        keywords=(("dtype", dtype),),
-        outputs=(key,),
-        backward=False,
-        sequence=None,
-        module="",
-        source="",
-    )
-    drafts.add(literal, [value])
+    arguments = tuple(value.flatten().tolist()), tuple(value.shape)
+    drafts.add(_written(key, LITERAL, arguments, value, backward=False), [value])
 
 
 def _draft_call(drafts: Drafts, node: fx.Node) -> None:
@@ -117,17 +110,17 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
         )
     kind = str(node.target)
     _check_layout(node, kind, where)
-    arguments = tuple(_argument(drafts, a) for a in node.args)
+    arguments = tuple(frozen(a, drafts.key) for a in node.args)
     _check_dtypes(drafts, kind, arguments, where)
-    keywords = {k: _argument(drafts, v) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS and v is not None}
+    keywords = {k: frozen(v, drafts.key) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS and v is not None}
     value = node.meta.get("val", ())  # an assertion returns nothing
     kind, arguments, folded = fold(drafts, kind, arguments, keywords, value)
     if folded is not None:
         drafts.values[node] = folded
         return
-    parts = [value] if isinstance(value, torch.Tensor) else list(value)
+    parts = [value] if isinstance(value, Tensor) else list(value)
     made = [None if part is None else TracedTensor(node.name, place) for place, part in enumerate(parts)]
-    drafts.values[node] = TracedTensor(node.name) if isinstance(value, torch.Tensor) else tuple(made)
+    drafts.values[node] = TracedTensor(node.name) if isinstance(value, Tensor) else tuple(made)
     outputs = [part for part in parts if part is not None]
     read = keys((*arguments, *keywords.values()))
     for part in outputs:
@@ -180,15 +173,3 @@ def _check_dtypes(drafts: Drafts, kind: str, arguments: tuple[DraftArgument, ...
             found=f"{' and '.join(sorted(dtypes))} in {kind}, {where}",
             remedy="Check the example inputs and the casts in the model: tokens are int64, others floating-point.",
         )
-
-
-def _argument(drafts: Drafts, value: Any) -> DraftArgument:
-    if isinstance(value, fx.Node):
-        return drafts.key(value)
-    if isinstance(value, list | tuple):
-        return tuple(_argument(drafts, v) for v in value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    symbol = to_symbol(value)
-    assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
-    return symbol

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import torch
-from torch import fx
+from torch import Tensor, fx
 
-from alpa_explore.graph import Argument
+from alpa_explore.graph import Argument, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,8 @@ class Drafts:
     """All drafts in traced order, the traced tensors, and the tensor that stands for each node."""
 
     operators: list[Draft] = field(default_factory=list)
-    tensors: dict[TracedTensor, torch.Tensor] = field(default_factory=dict)
-    constants: dict[TracedTensor, torch.Tensor] = field(default_factory=dict)
+    tensors: dict[TracedTensor, Tensor] = field(default_factory=dict)
+    constants: dict[TracedTensor, Tensor] = field(default_factory=dict)
     literals: dict[int, TracedTensor] = field(default_factory=dict)
     """id of a tensor in the model's code -> its key, so that each is drafted once."""
     producer: dict[TracedTensor, Draft] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Drafts:
         assert isinstance(value, TracedTensor), f"{node} has several outputs"
         return value
 
-    def add(self, draft: Draft, outputs: Sequence[torch.Tensor]) -> None:
+    def add(self, draft: Draft, outputs: Sequence[Tensor]) -> None:
         """Append a draft whose outputs have these shapes and dtypes."""
         self.operators.append(draft)
         for key, tensor in zip(draft.outputs, outputs, strict=True):
@@ -69,8 +68,4 @@ class Drafts:
 
 def keys(argument: Any) -> tuple[TracedTensor, ...]:
     """The traced tensors inside an argument, in order of appearance."""
-    if isinstance(argument, TracedTensor):
-        return (argument,)
-    if isinstance(argument, tuple):
-        return tuple(k for a in argument for k in keys(a))
-    return ()
+    return tuple(part for part in leaves(argument) if isinstance(part, TracedTensor))

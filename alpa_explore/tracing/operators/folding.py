@@ -6,10 +6,11 @@ a transpose where the two cancel. Every transpose is written as `aten.permute.de
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from alpa_explore.graph import Symbol
 from alpa_explore.tracing.operators.drafts import DraftArgument, Drafts, TracedTensor
+from alpa_explore.tracing.symbols import permutation
 
 SAME_IF_SAME_SHAPE = frozenset(
     """
@@ -61,7 +62,7 @@ def fold(
                 return kind, arguments, source
         return _VIEW, (source, tuple(value.shape)), None
     if kind in ("aten.t.default", "aten.transpose.int", _PERMUTE):
-        order = _order(kind, arguments, before.dim())
+        order = permutation(kind, arguments, before.dim())
         inner = drafts.producer.get(source)
         if inner is not None and inner.kind == _PERMUTE:
             first = inner.arguments[1]
@@ -71,16 +72,3 @@ def fold(
         identity = order == tuple(range(before.dim()))
         return _PERMUTE, (source, order), source if identity else None
     return kind, arguments, None
-
-
-def _order(kind: str, arguments: tuple[DraftArgument, ...], rank: int) -> tuple[int, ...]:
-    """The dims of a transpose in the form of permute."""
-    order = list(range(rank))
-    if kind == _PERMUTE:
-        return tuple(dim % rank for dim in cast("tuple[int, ...]", arguments[1]))
-    first, second = (0, 1)
-    if kind != "aten.t.default":
-        first, second = (dim % rank for dim in cast("tuple[int, ...]", arguments[1:3]))
-    if rank > 1:
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)

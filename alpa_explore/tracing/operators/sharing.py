@@ -11,11 +11,11 @@ Neither computes anything, or changes what the graph computes.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from alpa_explore.graph import counts
-from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
+from alpa_explore.graph import counts, mapped
+from alpa_explore.tracing.operators.drafts import Draft, Drafts, TracedTensor
 from alpa_explore.tracing.operators.phases import Phases
 
 _ALIAS = "aten.alias.default"
@@ -125,13 +125,9 @@ def _reading(draft: Draft, instead: dict[TracedTensor, TracedTensor]) -> Draft:
     """The draft with some of the tensors that it reads replaced."""
     if not any(key in instead for key in draft.inputs):
         return draft
-    arguments = _replaced(draft.arguments, instead.get)
-    assert isinstance(arguments, tuple)
-    keywords = tuple((name, _replaced(value, instead.get)) for name, value in draft.keywords)
-    return replace(draft, arguments=arguments, keywords=keywords)
 
+    def change(part: object) -> object:
+        return instead.get(part, part) if isinstance(part, TracedTensor) else part
 
-def _replaced(argument: DraftArgument, instead: Callable[[TracedTensor, TracedTensor], TracedTensor]) -> DraftArgument:
-    if isinstance(argument, TracedTensor):
-        return instead(argument, argument)
-    return tuple(_replaced(a, instead) for a in argument) if isinstance(argument, tuple) else argument
+    keywords = tuple((name, mapped(value, change)) for name, value in draft.keywords)
+    return replace(draft, arguments=mapped(draft.arguments, change), keywords=keywords)

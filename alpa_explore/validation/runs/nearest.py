@@ -56,35 +56,17 @@ _SAME = re.compile(r"sxm\d?|oam|hbm\d\w?|nvidia|amd|tesla|instinct|geforce|dgx|h
 _OTHER_SIZE = 0.05
 """Memory that differs by less is the same memory, counted otherwise."""
 
-_SOFTWARE = (
-    ("internevo", "deepspeed"),
-    ("internlm", "deepspeed"),
-    ("zero", "deepspeed"),
-    ("gpt-neox", "megatron-deepspeed"),
-    ("mindspeed", "megatron"),
-    ("transformer engine", "megatron"),
-    ("colossal", "megatron"),
-    ("picotron", "nanotron"),
-    ("jax", "maxtext"),
-    ("levanter", "maxtext"),
-    ("t5x", "maxtext"),
-    ("thunder", "compiled"),
-    ("trl", "fsdp"),
-    ("accelerate", "fsdp"),
-    ("transformers", "fsdp"),
-    ("hugging", "fsdp"),
-    ("lightning", "fsdp"),
-    ("litgpt", "fsdp"),
-    ("torchtune", "fsdp"),
-    ("axolotl", "fsdp"),
-    ("atorch", "fsdp"),
-    ("veomni", "fsdp"),
-    ("olmo", "fsdp"),
-    ("fairs", "fsdp"),
-    ("ddp", "eager"),
-    ("torch", "eager"),
-)
-"""(part of a framework's name in lower case, the profile of software that trains in the nearest way)."""
+_SOFTWARE = {
+    "deepspeed": r"internevo|internlm|zero",
+    "megatron-deepspeed": r"gpt-neox",
+    "megatron": r"mindspeed|transformer engine|colossal",
+    "nanotron": r"picotron",
+    "maxtext": r"jax|levanter|t5x",
+    "compiled": r"thunder",
+    "fsdp": r"trl|accelerate|transformers|hugging|lightning|litgpt|torchtune|axolotl|atorch|veomni|olmo|fairs",
+    "eager": r"ddp|torch",
+}
+"""The profile of software that trains in the nearest way -> pattern in a framework's name in lower case."""
 
 _PRECISIONS = (
     (r"nvfp4|fp4", "nvfp4"),
@@ -156,8 +138,8 @@ def _is_other(size: int, memory: int) -> bool:
 def near_software(framework: str) -> Near | None:
     """The profile of software that trains in the way nearest to a framework's; None where none is near."""
     name = framework.lower()
-    for part, profile in _SOFTWARE:
-        if part in name:
+    for profile, pattern in _SOFTWARE.items():
+        if re.search(pattern, name):
             return Near(profile, f"{framework} is priced as {profile}, the nearest software that is known")
     return None
 

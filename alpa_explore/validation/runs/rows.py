@@ -12,10 +12,11 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.accuracy.measured_run import FAILED, RAN
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
@@ -51,19 +52,35 @@ _LAYOUT = {
     **{"micro_batch": "microbatch", "grad_accum": "microbatches", "vp": "chunks"},
 }
 """Column -> field of `Layout`."""
-_RAN = ("ok", "doubtful")
-_FAILED = ("failed", "oom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
-    """One training run: model, batch, machine, layout, and what was measured."""
+class Row:
+    """What is known of every row of a file."""
 
     file: str
     """Name of the file without folder and suffix: the source under which rows are scored."""
     line: int
     """Of the file; the header is line 1."""
-    model: str
+    model: str = ""
+    status: str = ""
+    """ok, doubtful, failed, oom."""
+    gpu_type: str = ""
+    framework: str = ""
+    measured_seconds: float | None = None
+    """Of an iteration."""
+    measured_bytes: float | None = None
+    """Most memory of a device."""
+
+    def refused(self, kind: Kind, reason: str) -> RefusedRow:
+        """The same as a row that is not priced."""
+        return RefusedRow(kind=kind, reason=reason, **{field.name: getattr(self, field.name) for field in fields(Row)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRow(Row):
+    """One training run: model, batch, machine, layout, and what was measured."""
+
     architecture: Architecture
     sequence: int
     global_batch: int
@@ -71,7 +88,6 @@ class MeasuredRow:
     layout: Layout
     """With ZeRO stage 0 and no recomputation: of these the source may say nothing."""
     devices: int
-    gpu_type: str
     devices_per_node: int
     """As the source says, 72 for a rack of GB200."""
     zero_stage: int | None
@@ -81,20 +97,13 @@ class MeasuredRow:
     precision: str
     """As the source says: bf16, fp16, fp8, mxfp8, nvfp4, …"""
     schedule: str
-    framework: str
-    status: str
-    """ok, doubtful, failed, oom."""
-    measured_seconds: float | None
-    """Of an iteration."""
-    measured_bytes: float | None
-    """Most memory of a device."""
     source: str
     note: str
 
     @property
     def ran(self) -> bool | None:
         """Whether it fitted and ran; None where the source does not say."""
-        return True if self.status in _RAN else False if self.status in _FAILED else None
+        return True if self.status in RAN else False if self.status in FAILED else None
 
     @property
     def faulty(self) -> bool:
@@ -115,19 +124,11 @@ class MeasuredRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRow:
+class RefusedRow(Row):
     """A row that is not priced."""
 
-    file: str
-    line: int
     kind: Kind
     reason: str
-    model: str = ""
-    status: str = ""
-    gpu_type: str = ""
-    framework: str = ""
-    measured_seconds: float | None = None
-    measured_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,22 +212,21 @@ def _read_lines(lines: CsvReader, path: str | Path) -> tuple[list[MeasuredRow | 
 
 def _row(header: Sequence[str], values: Sequence[str], file: str, line: int, vtrain: bool) -> MeasuredRow | RefusedRow:
     if len(values) != len(header):
-        reason = f"{len(values)} cells, but {len(header)} columns"
-        return RefusedRow(file=file, line=line, kind=Kind.CELL, reason=reason)
+        return Row(file=file, line=line).refused(Kind.CELL, f"{len(values)} cells, but {len(header)} columns")
     cells = parse(header, values, vtrain=vtrain)
     made = cells_faults(cells) or _measured(cells, file, line)
     if isinstance(made, MeasuredRow):
         return made
+    return _known(cells, file, line).refused(*made)
+
+
+def _known(cells: Cells, file: str, line: int) -> Row:
+    names = ("model", "status", "gpu_type", "framework")
     memory = cells.real["memory_gib"]
-    return RefusedRow(
+    return Row(
         file=file,
         line=line,
-        kind=made[0],
-        reason=made[1],
-        model=cells.text["model"],
-        status=cells.text["status"],
-        gpu_type=cells.text["gpu_type"],
-        framework=cells.text["framework"],
+        **{name: cells.text[name] for name in names},
         measured_seconds=cells.real["step_s"],
         measured_bytes=memory and memory * _GIB,
     )

@@ -99,8 +99,8 @@ def ctc():
     loss, alpha = torch.ops.alpa_explore.ctc_loss(*arguments)
     back = (real(8), *arguments[:4], loss, alpha, 0, True)
     return (
-        Call("alpa_explore.ctc_loss.default", *arguments, factors="dim1"),
-        Call("alpa_explore.ctc_loss_backward.default", *back, factors="dim0"),
+        Call("alpa_explore.ctc_loss.default", *arguments, factors="n"),
+        Call("alpa_explore.ctc_loss_backward.default", *back, factors="n"),
     )
 
 

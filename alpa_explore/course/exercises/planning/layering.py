@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 from random import Random
-from textwrap import dedent
 from typing import NamedTuple
 
 import numpy as np
@@ -102,74 +101,25 @@ def _why_cost(chain: Chain, truth: int) -> str:
 EXERCISES = (
     Exercise(
         id="04.1",
-        title="Three layers by hand",
         draw=_chain,
-        question=lambda chain: (
-            f"Seven operators form a chain: {chain.table}. Make {chain.layers} layers with δ = {chain.delta}.\n\n"
-            "What is G(7, 3), in bytes?"
-        ),
         kind=lambda _: Number(unit="B", tolerance=0.0),
         truth=lambda chain: chain.clustered().objective_bytes,
-        why=_why_cost,
-        mistakes=lambda chain, _: _largest_without_balance(chain),
-        hints=lambda chain: (
-            f"First the limit: (1 + δ) · {sum(chain.flops)} / {chain.layers}, rounded down.",
-            "Which operators can be in the first layer? Where must the last layer begin at the latest?",
-            f"{len(chain.legal_cuts())} pairs of cuts keep the limit. For each take the larger of its two cuts; then "
-            "the least of these.",
-        ),
-        code=lambda chain: dedent(f"""\
-            from itertools import combinations
-
-            flops, sizes = {list(chain.flops)}, {list(chain.bytes)}
-            limit = int({1 + chain.delta} * sum(flops) / 3)
-            costs = []
-            for a, b in combinations(range(1, 7), 2):
-                if max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) <= limit:
-                    costs.append(max(sizes[a - 1], sizes[b - 1]))
-            answer = min(costs)
-            """),
-        premise="delta matters: without the limit the cost would be lower",
+        values={
+            "steps": _why_cost,
+            "all": lambda n, _: sum(n.flops),
+            "ways": lambda n, _: len(n.legal_cuts()),
+            "factor": lambda n, _: 1 + n.delta,
+        },
+        wrong=lambda chain, _: _largest_without_balance(chain),
         holds=lambda chain: chain.clustered().objective_bytes > chain.cheapest_anywhere(),
     ),
     Exercise(
         id="04.2",
-        title="Where to cut",
         draw=_chain,
-        question=lambda chain: (
-            f"Another chain: {chain.table}, {chain.layers} layers, δ = {chain.delta}.\n\nBehind which operators are "
-            "the two cuts of the optimum? Count the operators from 1."
-        ),
         kind=lambda _: Items(of="two operators", ordered=True),
         truth=lambda chain: chain.clustered().cuts,
-        why=lambda chain, truth: (
-            f"Behind operators {truth[0]} and {truth[1]}: no other pair within the limit of {chain.limit} FLOPs has "
-            f"both cuts at {chain.clustered().objective_bytes} bytes or less."
-        ),
-        mistakes=lambda chain, truth: [
-            Mistake(
-                answer=[cut - 1 for cut in truth],
-                reason="Operators are counted from 1 here: the first cut is behind the operator with this number.",
-            )
-        ],
-        hints=lambda chain: (
-            f"No layer may have more than {chain.limit} FLOPs.",
-            "The bytes behind operator i are the i-th of the list.",
-            f"Both cuts send {chain.clustered().objective_bytes} bytes or less.",
-        ),
-        code=lambda chain: dedent(f"""\
-            from itertools import combinations
-
-            flops, sizes = {list(chain.flops)}, {list(chain.bytes)}
-            limit = int({1 + chain.delta} * sum(flops) / 3)
-            legal = [
-                (a, b)
-                for a, b in combinations(range(1, 7), 2)
-                if max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) <= limit
-            ]
-            answer = min(legal, key=lambda cuts: max(sizes[cut - 1] for cut in cuts))
-            """),
-        premise="one pair of cuts alone is optimal",
+        values={"largest": lambda n, _: n.clustered().objective_bytes, "factor": lambda n, _: 1 + n.delta},
+        wrong=lambda chain, truth: ([cut - 1 for cut in truth],),
         holds=lambda chain: (
             sum(
                 max(chain.bytes[c - 1] for c in cuts) <= chain.clustered().objective_bytes
@@ -180,41 +130,15 @@ EXERCISES = (
     ),
     Exercise(
         id="04.3",
-        title="The smallest δ",
         draw=_chain,
-        question=lambda chain: (
-            f"Seven operators with FLOPs {list(chain.flops)}, whatever their bytes. What is the smallest δ with which "
-            f"{chain.layers} layers are possible?"
-        ),
         kind=lambda _: Number(tolerance=0.002),
         truth=lambda chain: float(smallest_delta(list(chain.flops), chain.layers)),
-        why=lambda chain, truth: (
-            f"The fairest cuts leave a largest layer of {round((1 + truth) * sum(chain.flops) / chain.layers)} FLOPs. "
-            f"The mean is {sum(chain.flops)} / {chain.layers} = {sum(chain.flops) / chain.layers:.4g}, and δ is their "
-            f"ratio minus 1: {truth:.4g}."
-        ),
-        mistakes=lambda chain, truth: [
-            Mistake(answer=1 + truth, reason="That is 1 + δ: the largest layer over the mean."),
-            Mistake(
-                answer=(1 + truth) * sum(chain.flops) / chain.layers,
-                reason="Those are the FLOPs of the largest layer. δ is a share of the mean.",
-            ),
-        ],
-        hints=lambda _: (
-            "The smallest δ makes the largest layer as small as possible. Bytes play no role.",
-            "Try the cuts that make all layers nearly equal, and look at the largest.",
-            "δ = (FLOPs of the largest layer) / (mean) − 1.",
-        ),
-        code=lambda chain: dedent(f"""\
-            from itertools import combinations
-
-            flops = {list(chain.flops)}
-            largest = min(
-                max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) for a, b in combinations(range(1, 7), 2)
-            )
-            answer = largest / (sum(flops) / 3) - 1
-            """),
-        premise="the layers cannot be equal",
+        values={
+            "heaviest": lambda n, truth: round((1 + truth) * sum(n.flops) / n.layers),
+            "all": lambda n, _: sum(n.flops),
+            "mean": lambda n, _: sum(n.flops) / n.layers,
+        },
+        wrong=lambda chain, truth: (1 + truth, (1 + truth) * sum(chain.flops) / chain.layers),
         holds=lambda chain: smallest_delta(list(chain.flops), chain.layers) > 0,
     ),
 )

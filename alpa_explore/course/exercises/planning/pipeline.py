@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from textwrap import dedent
 from typing import NamedTuple
 
 import numpy as np
 
 from alpa_explore import units
-from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Number
 from alpa_explore.inter_op.pipeline_dp import PipelineResult, pipeline_dp
 from alpa_explore.numerics.arrays import Floats
@@ -141,117 +140,43 @@ def _why_small(small: Small, truth: float) -> str:
 EXERCISES = (
     Exercise(
         id="07.1",
-        title="The time of a pipeline",
         draw=_stages,
-        question=lambda stages: (
-            f"Four stages take {', '.join(map(str, stages.milliseconds))} ms for a microbatch. How long does an "
-            f"iteration of B = {stages.microbatches} microbatches take by Eq. 2?"
-        ),
         kind=lambda _: Number(unit="s", tolerance=0.001),
         truth=lambda stages: stages.result.total_seconds,
-        why=lambda stages, truth: (
-            f"Σt = {sum(stages.milliseconds)} ms for the first microbatch, and {stages.microbatches - 1} · "
-            f"{max(stages.milliseconds)} ms for the others: {units.seconds(truth)}."
+        values={
+            "all": lambda n, _: sum(n.milliseconds),
+            "others": lambda n, _: n.microbatches - 1,
+            "slowest": lambda n, _: max(n.milliseconds),
+        },
+        wrong=lambda stages, _: (
+            1e-3 * (sum(stages.milliseconds) + stages.microbatches * max(stages.milliseconds)),
+            1e-3 * stages.microbatches * sum(stages.milliseconds),
         ),
-        mistakes=lambda stages, _: [
-            Mistake(
-                answer=1e-3 * (sum(stages.milliseconds) + stages.microbatches * max(stages.milliseconds)),
-                reason="The first microbatch is counted twice: after it there are B − 1.",
-            ),
-            Mistake(
-                answer=1e-3 * stages.microbatches * sum(stages.milliseconds),
-                reason="That is without a pipeline: each microbatch begins when the one before it is done.",
-            ),
-        ],
-        hints=lambda _: (
-            "When does the first microbatch leave the last stage?",
-            "How long after it does the second leave? Which stage decides?",
-            "T = Σt + (B − 1) · t_max, in seconds.",
-        ),
-        code=lambda stages: dedent(f"""\
-            t = [1e-3 * ms for ms in {list(stages.milliseconds)}]
-            answer = sum(t) + ({stages.microbatches} - 1) * max(t)
-            """),
-        premise="the planner's program gives the same T",
         holds=lambda stages: stages.result.t_max_seconds == 1e-3 * max(stages.milliseconds),
     ),
     Exercise(
         id="07.2",
-        title="One t_max after the other",
         draw=_small,
-        question=lambda small: (
-            "Three layers on four devices. Milliseconds of each run of layers on one device or on two: "
-            f"{small.words()}. All four devices are used.\n\nWhat is the least T for B = {small.microbatches}?"
-        ),
         kind=lambda _: Number(unit="s", tolerance=0.001),
         truth=lambda small: small.result.total_seconds,
-        why=_why_small,
-        mistakes=lambda small, truth: [
-            Mistake(
-                answer=min(total for total in small.all_totals() if total > truth * 1.002),
-                reason="That is a partition on all devices, and only the second best.",
-            ),
-            Mistake(
-                answer=1e-3 * small.microbatches * max(small.one),
-                reason="That is everything on one device, without a pipeline.",
-            ),
-        ],
-        hints=lambda _: (
-            "Which partitions use exactly four devices? Two stages of two, or three stages of which one has two.",
-            "For each write down Σt and the slowest stage.",
-            "T = Σt + (B − 1) · t_max; take the least.",
+        values={"words": lambda n, _: n.words(), "steps": _why_small},
+        wrong=lambda small, truth: (
+            min(total for total in small.all_totals() if total > truth * 1.002),
+            1e-3 * small.microbatches * max(small.one),
         ),
-        code=lambda small: dedent(f"""\
-            one, two, B = {list(small.one)}, {list(small.two)}, {small.microbatches}
-            a, b, c, ab, bc, _ = range(6)
-            partitions = [
-                [two[a], two[bc]],
-                [two[ab], two[c]],
-                [two[a], one[b], one[c]],
-                [one[a], two[b], one[c]],
-                [one[a], one[b], two[c]],
-            ]
-            answer = min(sum(t) + (B - 1) * max(t) for t in partitions) / 1000
-            """),
-        premise="the planner's program finds what trying all partitions finds",
         holds=lambda small: bool(np.isclose(min(small.all_totals()), small.result.total_seconds)),
     ),
     Exercise(
         id="07.3",
-        title="When a second stage pays",
         draw=_two,
-        question=lambda two: (
-            f"Two layers take {two.together} ms on two devices together. Alone, on one device each, they take "
-            f"{two.apart[0]} and {two.apart[1]} ms. Which is the smallest B with which two stages are faster than one?"
-        ),
         kind=lambda _: Number(tolerance=0.0),
         truth=lambda two: two.first,
-        why=lambda two, truth: (
-            f"One stage: {two.together} · B. Two stages: {sum(two.apart)} + (B − 1) · {max(two.apart)}. They are equal "
-            f"at B = 1 + ({sum(two.apart)} − {two.together}) / ({two.together} − {max(two.apart)}) = "
-            f"{1 + (sum(two.apart) - two.together) / (two.together - max(two.apart)):.4g}; the next whole B is {truth}."
-        ),
-        mistakes=lambda _two, truth: [
-            Mistake(answer=truth - 1, reason="With this B one stage is as fast, or faster."),
-            Mistake(answer=truth + 1, reason="A smaller B is enough."),
-        ],
-        hints=lambda _: (
-            "Write T of both pipelines as a function of B.",
-            "One stage has Σt = t_max. Two stages have a larger Σt and a smaller t_max.",
-            "Two stages win for B > 1 + (difference of Σt) / (difference of t_max).",
-        ),
-        code=lambda two: dedent(f"""\
-            def one(b):
-                return {two.together} * b
-
-
-            def two(b):
-                return {sum(two.apart)} + (b - 1) * {max(two.apart)}
-
-
-            answer = next(b for b in range(1, 10_000) if two(b) < one(b))
-            """),
-        premise="one stage is faster with few microbatches, two with many",
+        values={
+            "both": lambda n, _: sum(n.apart),
+            "slower": lambda n, _: max(n.apart),
+            "equal": lambda n, _: 1 + (sum(n.apart) - n.together) / (n.together - max(n.apart)),
+        },
+        wrong=lambda _two, truth: (truth - 1, truth + 1),
         holds=lambda two: len(two.at(1).stages) == 1 and len(two.at(_MOST_MICROBATCHES).stages) == 2 and two.first > 2,
     ),
 )

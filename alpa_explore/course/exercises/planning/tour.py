@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from textwrap import dedent
 from typing import NamedTuple
 
-from alpa_explore import units
-from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Items, Number
 from alpa_explore.figures.course.planning.ways import WAYS, Way
 from alpa_explore.models.catalog import entry
@@ -70,83 +68,44 @@ def _place(random: Random) -> Place:
 EXERCISES = (
     Exercise(
         id="00.1",
-        title="What a device holds",
         draw=_degrees,
-        question=lambda degrees: (
-            f"{degrees.model} has {entry(degrees.model).parameter_count:,} parameters. It is trained on "
-            f"{degrees.dp * degrees.tp * degrees.pp} devices with dp = {degrees.dp}, tp = {degrees.tp}, pp = "
-            f"{degrees.pp}, all layers being equal, and {STATE_BYTES} bytes a parameter, without ZeRO. How many bytes "
-            "for weights, gradients and the optimizer are on each device?"
-        ),
         kind=lambda _: Number(unit="B"),
         truth=lambda degrees: degrees.held,
-        why=lambda degrees, truth: (
-            f"{STATE_BYTES} · P / (tp · pp) = {units.bytes_(truth)}. The {degrees.dp} replicas of data parallelism "
-            "hold the same."
+        values={
+            "parameters": lambda n, _: entry(n.model).parameter_count,
+            "devices": lambda n, _: n.dp * n.tp * n.pp,
+            "state_bytes": lambda *_: STATE_BYTES,
+        },
+        wrong=lambda degrees, truth: (
+            truth / degrees.dp,
+            truth * (6 + 12 / degrees.dp) / STATE_BYTES,
+            truth * degrees.pp,
         ),
-        mistakes=lambda degrees, truth: [
-            Mistake(
-                answer=truth / degrees.dp,
-                reason="Data parallelism does not divide the weights: each replica has all of them. (ZeRO-3 would.)",
-            ),
-            Mistake(
-                answer=truth * (6 + 12 / degrees.dp) / STATE_BYTES,
-                reason="That is ZeRO-1, which divides the 12 bytes of the optimizer over the replicas. Here it is off.",
-            ),
-            Mistake(answer=truth * degrees.pp, reason="Stages of a pipeline hold different layers."),
-        ],
-        hints=lambda _: (
-            "Which of the three degrees divide the weights?",
-            "Tensor parallelism divides every matrix, a pipeline the layers.",
-            "18 · P / (tp · pp)",
-        ),
-        code=lambda degrees: (
-            f"answer = {STATE_BYTES} * {entry(degrees.model).parameter_count} / ({degrees.tp} * {degrees.pp})\n"
-        ),
-        premise="the figure gives the same share",
         holds=lambda degrees: (
             Way(name="", dp=1, tp=degrees.tp, pp=degrees.pp, sends="").weight_share == 1 / (degrees.tp * degrees.pp)
         ),
     ),
     Exercise(
         id="00.2",
-        title="Find the device",
         draw=_place,
-        question=lambda place: (
-            f"Press *{place.of.name}* in the figure. Which {place.asked} does device {place.device} "
-            + ("compute? Samples" if place.asked == "samples" else "hold, in whole or in part? Layers")
-            + f" are numbered 0 to 3 from the {'left' if place.asked == 'samples' else 'top'}."
-        ),
         kind=lambda place: Items(of=place.asked),
         truth=lambda place: place.found,
-        why=lambda place, truth: (
-            f"{'dp' if place.asked == 'samples' else 'pp'} = {place.degree}: "
-            + (
-                f"the {place.asked} are divided among {place.degree} groups of devices, and this one has {truth}."
-                if place.degree > 1
-                else f"the {place.asked} are not divided, so every device has {truth}."
-            )
-        ),
-        mistakes=lambda place, truth: [
-            Mistake(
-                answer=[0, 1, 2, 3] if place.degree > 1 else [place.device],
-                reason="Data parallelism divides the samples, and nothing else does."
-                if place.asked == "samples"
-                else "A pipeline divides the layers, and nothing else does: tensor parallelism cuts each matrix.",
-            )
-        ],
-        hints=lambda _: (
-            "Samples are circles; a layer is a row of squares, which are slices of its matrix.",
-            "Which degree divides what is asked for?",
-            "Rest the mouse on a mark.",
-        ),
-        code=lambda place: dedent(f"""\
-            from alpa_explore.figures.course.planning.ways import WAYS
-
-            way = next(way for way in WAYS if way.name == {place.of.name!r})
-            answer = way.{place.asked}({place.device})
-            """),
-        premise="two of the three ways are combined",
+        values={
+            "asked": lambda n, _: "compute? Samples" if n.asked == "samples" else "hold, in whole or in part? Layers",
+            "side": lambda n, _: "left" if n.asked == "samples" else "top",
+            "by": lambda n, _: "dp" if n.asked == "samples" else "pp",
+            "divided": lambda n, truth: (
+                f"the {n.asked} are divided among {n.degree} groups of devices, and this one has {truth}."
+                if n.degree > 1
+                else f"the {n.asked} are not divided, so every device has {truth}."
+            ),
+            "rule": lambda n, _: (
+                "Data parallelism divides the samples, and nothing else does."
+                if n.asked == "samples"
+                else "A pipeline divides the layers, and nothing else does: tensor parallelism cuts each matrix."
+            ),
+        },
+        wrong=lambda place, truth: ([0, 1, 2, 3] if place.degree > 1 else [place.device],),
         holds=lambda place: sorted((place.of.dp, place.of.tp, place.of.pp)) == [1, 2, 2],
     ),
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
 
-from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Items, Number
 from alpa_explore.graph.tensor import Tensor, TensorKind
 from alpa_explore.sharding.rules.factors import from_factors
@@ -96,68 +95,27 @@ def _strategies(product: Product) -> int:
 EXERCISES = (
     Exercise(
         id="14.1",
-        title="Which dims can be divided?",
         draw=lambda random: Unary(random.choice(tuple(_OPERATORS)), random.choice((0, 1, 2))),
-        question=lambda u: (
-            f"Suppose that the planner had no rule for `{u.code}`, on a tensor x of shape {list(_SHAPE)}. It runs the "
-            "operator whole, and on the two halves of x along each dim, put together again.\n\nAlong which dims are "
-            "both equal?"
-        ),
         kind=lambda _: Items(of="dims"),
         truth=divisible_dims,
-        why=lambda u, truth: (
-            f"{u.name} works along dim {u.dim} and treats every other position alike: {truth} can be divided. Half of "
-            f"dim {u.dim} is not enough to compute half of the result. The planner finds this by running it, as you "
-            "can."
-        ),
-        mistakes=lambda u, truth: [
-            Mistake(answer=[u.dim], reason="Along this dim the elements depend on each other; along the others not."),
-            Mistake(answer=[0, 1, 2], reason=f"Run it on the halves along dim {u.dim} and compare."),
-        ],
-        hints=lambda u: (
-            "Which elements of x does one element of the result depend on?",
-            f"Try it: `torch.cat([f(part) for part in x.chunk(2, dim)], dim)` with f(x) = {u.code}.",
-        ),
-        code=lambda u: dedent(f"""\
-            import torch
-            x = torch.randn({_SHAPE}, dtype=torch.float64)
-            f = lambda x: {u.code}
-            parts = lambda dim: torch.cat([f(part) for part in x.chunk(2, dim)], dim)
-            answer = [dim for dim in range(3) if torch.allclose(parts(dim), f(x))]
-            """),
-        premise="its own dim cannot be divided, the others can",
+        values={"shape": lambda *_: _SHAPE},
+        wrong=lambda u, truth: ([u.dim], [0, 1, 2]),
         holds=lambda u: divisible_dims(u) == [dim for dim in range(3) if dim != u.dim],
     ),
     Exercise(
         id="14.2",
-        title="Strategies from factors",
         draw=lambda random: Product(random.choice(_RULES), 64, random.choice((1, 2, 3))),
-        question=lambda p: (
-            f"A rule says `{p.rule}`: all sizes are {p.size}. On a mesh of {p.axes} "
-            f"{'axis' if p.axes == 1 else 'axes'} of two devices each axis divides one factor, and a product is never "
-            "replicated. Several axes may divide the same factor.\n\nHow many strategies are there?"
-        ),
         kind=lambda _: Number(tolerance=0),
         truth=_strategies,
-        why=lambda p, truth: (
-            f"{len(p.factors)} factors ({', '.join(p.factors)}), one for each axis: {len(p.factors)}^{p.axes} = "
-            f"{truth}. A factor that is summed leaves a pending sum. This is why the integer program grows with the "
-            "axes, and not with the devices."
+        values={
+            "axes": lambda n, _: "axis" if n.axes == 1 else "axes",
+            "count": lambda n, _: len(n.factors),
+            "factors": lambda n, _: ", ".join(n.factors),
+        },
+        wrong=lambda p, truth: (
+            (len(p.factors) + 1) ** p.axes,
+            len(p.factors) * p.axes if len(p.factors) * p.axes != truth else None,
         ),
-        mistakes=lambda p, truth: [
-            Mistake(answer=(len(p.factors) + 1) ** p.axes, reason="That counts replicated axes, too."),
-            *(
-                [Mistake(answer=len(p.factors) * p.axes, reason="The axes choose independently: multiply.")]
-                if len(p.factors) * p.axes != truth
-                else []
-            ),
-        ],
-        hints=lambda _: (
-            "Which letters does the rule have? Each is a loop that an axis can divide.",
-            "Every axis chooses one of the letters, whatever the others choose.",
-        ),
-        code=lambda p: f"answer = len(set({p.rule!r}) - set(',->')) ** {p.axes}",
-        premise="every factor can be divided by all axes together",
         holds=lambda p: p.size % 2**p.axes == 0,
     ),
 )

@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.nn import functional
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -27,7 +28,7 @@ from alpa_explore.tracing.attention import attention
 from alpa_explore.tracing.autocast.regions import lowered
 from alpa_explore.tracing.joint_graph.calls.huggingface import huggingface_attention
 
-SELECT = (torch.masked_select, torch.Tensor.masked_select)
+SELECT = (torch.masked_select, Tensor.masked_select)
 
 
 class SelectedRows:
@@ -36,7 +37,7 @@ class SelectedRows:
     def __init__(self) -> None:
         self._rows: Any = WeakTensorKeyDictionary()
 
-    def select(self, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def select(self, values: Tensor, mask: Tensor) -> Tensor:
         """The selected values as rows, padded behind; torch's own where the values are no rows of whole numbers."""
         if values.dim() != 2 or values.shape != mask.shape or values.is_floating_point():
             return torch.masked_select(values, mask)
@@ -46,19 +47,19 @@ class SelectedRows:
 
     def refuse(self, args: tuple[object, ...]) -> None:
         """Raises torch's own exception where an argument is what was selected: its shape is not known."""
-        if self._rows and any(isinstance(a, torch.Tensor) and a in self._rows for a in args):
+        if self._rows and any(isinstance(a, Tensor) and a in self._rows for a in args):
             raise DynamicOutputShapeException(torch.ops.aten.masked_select.default)
 
 
 def written(function: Any, args: tuple[Any, ...]) -> bool:
     """Whether the call was `x[mask] = value` with one value for all places, which is done here then."""
-    if function is not torch.Tensor.__setitem__:
+    if function is not Tensor.__setitem__:
         return False
     target, mask, value = args
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.shape != target.shape[: mask.dim()]:
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != target.shape[: mask.dim()]:
         return False
     inner = target.shape[mask.dim() :]
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         if value.dim() > len(inner):  # a value for each place: their number is not known
             return False
         value = value.to(target.dtype)
@@ -71,15 +72,15 @@ CALL = functional.scaled_dot_product_attention
 
 
 def as_one_operator(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """What torch's function returns, by one operator where that computes it."""
     query, key, value = lowered(query, key, value)
     whole = _four_dims(query, key, value, attn_mask, enable_gqa)
@@ -89,7 +90,7 @@ def as_one_operator(
         return kept
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     seed = torch.rand((), dtype=torch.float64, device=query.device) if dropout_p else None
-    output: torch.Tensor = attention(*whole, is_causal, factor, float(dropout_p), seed)[0]
+    output: Tensor = attention(*whole, is_causal, factor, float(dropout_p), seed)[0]
     return output.view(output.shape[4 - query.dim() :])
 
 
@@ -104,19 +105,17 @@ def whole_attention() -> Iterator[None]:
         yield
 
 
-def _catalogues(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, sinks: torch.Tensor | None
-) -> torch.Tensor:
+def _catalogues(query: Tensor, key: Tensor, value: Tensor, window: int | None, sinks: Tensor | None) -> Tensor:
     """Causal attention with a window or sinks, by one operator."""
     query, key, value = lowered(query, key, value)
     factor = query.shape[-1] ** -0.5
-    made: torch.Tensor = attention(query, key, value, None, True, factor, window=window or 0, sink=sinks)[0]
+    made: Tensor = attention(query, key, value, None, True, factor, window=window or 0, sink=sinks)[0]
     return made
 
 
 def _four_dims(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, grouped: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
     """(queries [b, hq, sq, d], keys, values, mask) as the operator takes them; None where it does not.
 
     Dims that are missing are put in front, so the first of three counts as heads; samples and heads that torch would
@@ -142,8 +141,6 @@ def _four_dims(
     return q, k.expand(samples, shared, -1, -1), v.expand(samples, shared, -1, -1), mask
 
 
-def _aligned(
-    mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, samples: int, heads: int
-) -> Iterator[tuple[int, int]]:
+def _aligned(mask: Tensor, query: Tensor, key: Tensor, samples: int, heads: int) -> Iterator[tuple[int, int]]:
     """(dim of the mask, dim of the scores) from the last one on."""
     return zip(reversed(mask.shape), (key.shape[-2], query.shape[-2], heads, samples), strict=False)

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.models import routed_experts
@@ -30,30 +30,30 @@ _PROBE = torch.linspace(-9.0, 9.0, 32, dtype=torch.float64, device="cpu")
 
 
 def as_one_operator(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     gate: Gate,
     inputs_first: bool,
-) -> torch.Tensor:
+) -> Tensor:
     """What `models.routed_experts` returns, by one operator; in a region of autocast its products are in that dtype."""
     (low,), matrices, biases = lowered(tokens), lowered(*matrices), lowered(*biases)
     return _one_operator(low, chosen, weights, matrices, biases, gate, inputs_first).to(tokens.dtype)
 
 
 def _one_operator(
-    tokens: torch.Tensor,
-    chosen: torch.Tensor,
-    weights: torch.Tensor,
-    matrices: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    tokens: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    matrices: Sequence[Tensor],
+    biases: Sequence[Tensor],
     gate: Gate,
     inputs_first: bool,
-) -> torch.Tensor:
+) -> Tensor:
     options = (gate.activation, gate.layout, inputs_first, gate.limit, gate.alpha, gate.shift)
-    made: torch.Tensor = operator.experts(
+    made: Tensor = operator.experts(
         tokens, chosen, weights, list(matrices), list(biases), *options, 0, len(matrices[-1]), True
     )[0]
     return made
@@ -77,10 +77,10 @@ def _interface(found: Callable[..., Any]) -> Callable[..., Any]:
     def get_interface(self: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
         kept = found(self, name, default)
 
-        def run(module: nn.Module, tokens: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        def run(module: nn.Module, tokens: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
             parts = _parts(module)
             if parts is None:
-                given: torch.Tensor = kept(module, tokens, chosen, weights)
+                given: Tensor = kept(module, tokens, chosen, weights)
                 return given
             matrices, biases, gate = parts
             whole = _one_operator if name == _AS_GIVEN else as_one_operator
@@ -91,13 +91,13 @@ def _interface(found: Callable[..., Any]) -> Callable[..., Any]:
     return get_interface
 
 
-def _parts(module: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], Gate] | None:
+def _parts(module: Any) -> tuple[list[Tensor], list[Tensor], Gate] | None:
     """(matrices, biases, gate) of a module of transformers; None where the operator is not what it computes."""
     if getattr(module, "has_post_expert_norm", False) or getattr(module, "_is_expert_parallel", False):
         return None
     names = ("gate_up_proj" if module.has_gate else "up_proj", "down_proj")
-    matrices = [t for name in names if isinstance(t := getattr(module, name, None), torch.Tensor)]
-    biases = [t for name in names if isinstance(t := getattr(module, f"{name}_bias", None), torch.Tensor)]
+    matrices = [t for name in names if isinstance(t := getattr(module, name, None), Tensor)]
+    biases = [t for name in names if isinstance(t := getattr(module, f"{name}_bias", None), Tensor)]
     complete = len(matrices) == 2 and len(biases) == 2 * bool(module.has_bias)
     gate = _gate(module) if complete else None
     return None if gate is None else (matrices, biases, gate)
@@ -111,7 +111,7 @@ def _gate(module: Any) -> Gate | None:
             expected = module._apply_gate(probe) if module.has_gate else module.act_fn(probe)
         except (AttributeError, RuntimeError, TypeError, ValueError):
             return None  # it reads more than its input
-        if not isinstance(expected, torch.Tensor) or not expected.is_floating_point():
+        if not isinstance(expected, Tensor) or not expected.is_floating_point():
             return None
         for gate in _candidates(module):
             found = gate.inner(probe)

@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.tracing.fused import ctc
@@ -30,23 +31,23 @@ _DROPOUT = functional.dropout
 
 
 def embedding_bag(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: torch.Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """What torch's function returns. The maximum of bags, and tables that the lookup itself changes, are torch's."""
     plain = mode in ("sum", "mean") and max_norm is None and padding_idx is None and not scale_grad_by_freq
     weighed = per_sample_weights is None or mode == "sum"
     if not plain or not weighed or (input.dim() == 2) == (offsets is not None):
-        whole: torch.Tensor = _BAG(
+        whole: Tensor = _BAG(
             input,
             weight,
             offsets,
@@ -78,40 +79,40 @@ def embedding_bag(
 
 
 def ctc_loss(
-    log_probs: torch.Tensor,
-    targets: torch.Tensor,
-    input_lengths: torch.Tensor | Sequence[int],
-    target_lengths: torch.Tensor | Sequence[int],
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """What torch's function returns, for samples of [t, n, c] and targets of [n, s]; others are torch's."""
     frames, lengths = (
-        given if isinstance(given, torch.Tensor) else torch.tensor(given) for given in (input_lengths, target_lengths)
+        given if isinstance(given, Tensor) else torch.tensor(given) for given in (input_lengths, target_lengths)
     )
     if log_probs.dim() != 3 or targets.dim() != 2:
-        kept: torch.Tensor = CTC(log_probs, targets, frames, lengths, blank, reduction, zero_infinity)
+        kept: Tensor = CTC(log_probs, targets, frames, lengths, blank, reduction, zero_infinity)
         return kept
-    losses: torch.Tensor = ctc.ctc_loss(log_probs, targets, frames, lengths, blank, zero_infinity)[0]
+    losses: Tensor = ctc.ctc_loss(log_probs, targets, frames, lengths, blank, zero_infinity)[0]
     if reduction == "mean":
         return (losses / lengths.to(losses.dtype).clamp(min=1)).mean()
     return losses.sum() if reduction == "sum" else losses
 
 
 def rms_norm(
-    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
-) -> torch.Tensor:
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """What torch's function returns, by one operator where that computes it."""
     normalised = tuple(normalized_shape)
     if not norm.fits(input, normalised, weight):
         return _BUILTIN_NORM(input, normalised, weight, eps)
     added = norm.default_epsilon(input.dtype) if eps is None else float(eps)
-    normal: torch.Tensor = norm.rms_norm(input, weight, added, len(normalised))[0]
+    normal: Tensor = norm.rms_norm(input, weight, added, len(normalised))[0]
     return normal
 
 
-def dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """What torch's function returns: of no dropout the input, which traces of torch copy."""
     return _DROPOUT(input, p, training, inplace) if p and training else input
 

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from alpa_explore.tracing.attention import attention
@@ -60,7 +60,7 @@ def _remembering(function: Callable[..., Any], masking: Any, windows: Any) -> Ca
     def mask(*args: Any, **given: Any) -> Any:
         made = function(*args, **given)
         plain = given.get("attention_mask") is None and not given.get("q_offset") and not given.get("kv_offset")
-        if isinstance(made, torch.Tensor) and plain and given.get("q_length") == given.get("kv_length"):
+        if isinstance(made, Tensor) and plain and given.get("q_length") == given.get("kv_length"):
             window = _window(given.get("mask_function"), masking)
             if window is not None:
                 windows[made] = window
@@ -103,10 +103,10 @@ def _attention(kept: Callable[..., Any], windows: Any) -> Callable[..., Any]:
 
     def run(
         module: nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
         *args: Any,
         **given: Any,
     ) -> Any:
@@ -121,7 +121,7 @@ def _attention(kept: Callable[..., Any], windows: Any) -> Callable[..., Any]:
             return kept(module, query, key, value, attention_mask, *args, **given)
         query, key, value = lowered(query, key, value)
         scale, dropout = given.get("scaling"), float(given.get("dropout") or 0.0)
-        output: torch.Tensor = attention(
+        output: Tensor = attention(
             query,
             key,
             value,

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.fused import selective_scan as scan
@@ -40,10 +41,10 @@ def whole_linear_scans() -> Iterator[None]:
 
 def _time_mix(found: _Function) -> _Function:
     def rwkv_linear_attention(
-        time_decay: torch.Tensor,
-        time_first: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        time_decay: Tensor,
+        time_first: Tensor,
+        key: Tensor,
+        value: Tensor,
         state: Any = None,
         return_state: bool = False,
     ) -> Any:
@@ -56,14 +57,14 @@ def _time_mix(found: _Function) -> _Function:
 
 def _scan(found: _Function) -> _Function:
     def mamba_selective_scan(
-        hidden_states: torch.Tensor,
-        dt: torch.Tensor,
-        A: torch.Tensor,
-        B: torch.Tensor,
-        C: torch.Tensor,
-        D: torch.Tensor | None = None,
-        z: torch.Tensor | None = None,
-        delta_bias: torch.Tensor | None = None,
+        hidden_states: Tensor,
+        dt: Tensor,
+        A: Tensor,
+        B: Tensor,
+        C: Tensor,
+        D: Tensor | None = None,
+        z: Tensor | None = None,
+        delta_bias: Tensor | None = None,
         delta_softplus: bool = False,
         return_last_state: bool = False,
         **others: Any,
@@ -90,14 +91,14 @@ def _same_scan(found: _Function) -> bool:
     a, b, c = -_numbers(3, 4, start=0.5), _numbers(2, 4, 5, start=-1.0), _numbers(2, 4, 5, start=-0.5)
     full = {"D": _numbers(3, start=1.0), "z": z, "delta_bias": _numbers(3, start=-0.5), "delta_softplus": True}
 
-    def results(function: _Function) -> torch.Tensor:
+    def results(function: _Function) -> Tensor:
         made, last = function(x, delta, a, b, c, **full, return_last_state=True)
         return torch.cat([t.flatten() for t in (made, last, function(x, delta.abs(), a, b, c))])
 
     return _agree(lambda: results(found), lambda: results(_scan(found)))
 
 
-def _agree(theirs: Callable[[], torch.Tensor], ours: Callable[[], torch.Tensor]) -> bool:
+def _agree(theirs: Callable[[], Tensor], ours: Callable[[], Tensor]) -> bool:
     with _disable_current_modes(), torch.no_grad():
         try:
             expected = theirs()
@@ -107,7 +108,7 @@ def _agree(theirs: Callable[[], torch.Tensor], ours: Callable[[], torch.Tensor])
         return expected.shape == found.shape and torch.allclose(found, expected.to(found.dtype), rtol=1e-6, atol=1e-9)
 
 
-def _numbers(*shape: int, start: float) -> torch.Tensor:
+def _numbers(*shape: int, start: float) -> Tensor:
     """Numbers that fp32 holds, too (transformers casts to it), in no order."""
     count = int(torch.Size(shape).numel())
     numbers = torch.arange(count, dtype=torch.float64, device="cpu")

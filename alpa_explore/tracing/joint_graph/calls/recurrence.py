@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing.autocast.regions import lowered
 from alpa_explore.tracing.fused import recurrence
 
-_Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, Sequence[torch.Tensor], bool], Sequence[torch.Tensor]]
+_Run = Callable[[Tensor, Tensor, Tensor | None, Sequence[Tensor], bool], Sequence[Tensor]]
 """(gates, weight, bias inside the recurrence, states before the first step, reverse) -> every h and the other states
 after the last step."""
 
 
-def lstm(input: torch.Tensor, states: Any, weights: Any, *options: Any) -> tuple[torch.Tensor, ...]:
+def lstm(input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...]:
     """What `torch.lstm` returns: outputs, last h, last c."""
     if _projects(states, weights):
         return torch.lstm(input, states, weights, *options)
@@ -29,22 +30,14 @@ def lstm(input: torch.Tensor, states: Any, weights: Any, *options: Any) -> tuple
     return _layers(_lstm, True, input, states, weights, *options)
 
 
-def gru(input: torch.Tensor, h: torch.Tensor, weights: Any, *options: Any) -> tuple[torch.Tensor, ...]:
-    """What `torch.gru` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_gru, False, input, (h,), weights, *options)
+def _of_one_state(run: _Run, *, outside: bool) -> Callable[..., tuple[Tensor, ...]]:
+    """What `torch.gru` and the others of one state return: outputs, last h."""
 
+    def layers(input: Tensor, h: Tensor, weights: Any, *options: Any) -> tuple[Tensor, ...]:
+        _refuse_packed(weights)
+        return _layers(run, outside, input, (h,), weights, *options)
 
-def rnn_tanh(input: torch.Tensor, h: torch.Tensor, weights: Any, *options: Any) -> tuple[torch.Tensor, ...]:
-    """What `torch.rnn_tanh` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_rnn(relu=False), True, input, (h,), weights, *options)
-
-
-def rnn_relu(input: torch.Tensor, h: torch.Tensor, weights: Any, *options: Any) -> tuple[torch.Tensor, ...]:
-    """What `torch.rnn_relu` returns: outputs, last h."""
-    _refuse_packed(weights)
-    return _layers(_rnn(relu=True), True, input, (h,), weights, *options)
+    return layers
 
 
 def packed(*arguments: Any, **keywords: Any) -> NoReturn:
@@ -57,29 +50,19 @@ def packed(*arguments: Any, **keywords: Any) -> NoReturn:
     )
 
 
-CALLS: Mapping[Any, Callable[..., Any]] = {
-    torch.lstm: lstm,
-    torch.gru: gru,
-    torch.rnn_tanh: rnn_tanh,
-    torch.rnn_relu: rnn_relu,
-    torch._VF._pack_padded_sequence: packed,
-}
-"""torch's own functions, and what takes their place."""
-
-
 def _layers(
     run: _Run,
     outside: bool,
-    input: torch.Tensor,
-    states: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
+    input: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
     biased: bool,
     layers: int,
     dropout: float,
     training: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[Tensor, ...]:
     """The outputs and each of the last states [layers · directions, n, hidden]; `states` are those before the first
     step. Where both biases are added to the gates `outside` the recurrence, they are added once, to all steps."""
     (input,), states, weights = lowered(input), lowered(*states), lowered(*weights)
@@ -104,34 +87,42 @@ def _layers(
     return x if batch_first else x.transpose(0, 1), *(torch.stack(state) for state in zip(*last, strict=True))
 
 
-def _lstm(
-    gates: torch.Tensor, weight: torch.Tensor, _: torch.Tensor | None, states: Sequence[torch.Tensor], reverse: bool
-) -> Sequence[torch.Tensor]:
-    made: tuple[torch.Tensor, ...] = recurrence.lstm_recurrence(gates, weight, *states, reverse)
+def _lstm(gates: Tensor, weight: Tensor, _: Tensor | None, states: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
+    made: tuple[Tensor, ...] = recurrence.lstm_recurrence(gates, weight, *states, reverse)
     return made[:2]
 
 
 def _gru(
-    gates: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, states: Sequence[torch.Tensor], reverse: bool
-) -> Sequence[torch.Tensor]:
-    made: tuple[torch.Tensor, ...] = recurrence.gru_recurrence(gates, weight, bias, states[0], reverse)
+    gates: Tensor, weight: Tensor, bias: Tensor | None, states: Sequence[Tensor], reverse: bool
+) -> Sequence[Tensor]:
+    made: tuple[Tensor, ...] = recurrence.gru_recurrence(gates, weight, bias, states[0], reverse)
     return made[:1]
 
 
 def _rnn(*, relu: bool) -> _Run:
     def run(
-        gates: torch.Tensor, weight: torch.Tensor, _: torch.Tensor | None, states: Sequence[torch.Tensor], reverse: bool
-    ) -> Sequence[torch.Tensor]:
+        gates: Tensor, weight: Tensor, _: Tensor | None, states: Sequence[Tensor], reverse: bool
+    ) -> Sequence[Tensor]:
         return [recurrence.rnn_recurrence(gates, weight, states[0], reverse, relu)]
 
     return run
 
 
+CALLS: Mapping[Any, Callable[..., Any]] = {
+    torch.lstm: lstm,
+    torch.gru: _of_one_state(_gru, outside=False),
+    torch.rnn_tanh: _of_one_state(_rnn(relu=False), outside=True),
+    torch.rnn_relu: _of_one_state(_rnn(relu=True), outside=True),
+    torch._VF._pack_padded_sequence: packed,
+}
+"""torch's own functions, and what takes their place."""
+
+
 def _projects(states: Any, weights: Any) -> bool:
-    return not isinstance(states, torch.Tensor) and states[0].shape[-1] != states[1].shape[-1]
+    return not isinstance(states, Tensor) and states[0].shape[-1] != states[1].shape[-1]
 
 
 def _refuse_packed(third: Any) -> None:
     """The lengths of a packed sequence stand before the states."""
-    if isinstance(third, torch.Tensor):
+    if isinstance(third, Tensor):
         packed()

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -26,11 +26,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
-from alpa_explore.graph import Argument, Operator, Phase, Ref, Tensor, counts, tensor_refs
+from alpa_explore.graph import Operator, Phase, Ref, Tensor, counts, tensor_refs
 from alpa_explore.graph.loops import LoopBody, body_tensor, dump_body, without_unread
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.symbols import to_symbol
+from alpa_explore.tracing.symbols import frozen, permutation, tensors_in
 from alpa_explore.units import DTYPE_BYTES
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name
@@ -213,17 +213,17 @@ class Around(TorchFunctionMode):
         """The tensors of `read`, where the scan is called."""
         known = dict(self._originals)
         for function, arguments, result in filter(None, self._calls):
-            if _tensors(result):
+            if tensors_in(result):
                 args, kwargs = tree_map_only(torch.Tensor, lambda t: known[id(t)], arguments)
-                made = _tensors(function(*args, **kwargs))
-                known.update((id(r), m) for r, m in zip(_tensors(result), made, strict=True))
+                made = tensors_in(function(*args, **kwargs))
+                known.update((id(r), m) for r, m in zip(tensors_in(result), made, strict=True))
         return [known[id(t)] for t in self.read]
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         arguments = args, kwargs or {}
-        read = _tensors(arguments)
+        read = tensors_in(arguments)
         # What is around the step is run without its contexts.
         plain = torch.is_grad_enabled() and not any(torch.is_autocast_enabled(d) for d in ("cpu", "cuda"))
         if plain and read and not any(id(t) in self._inside for t in read):
@@ -232,7 +232,7 @@ class Around(TorchFunctionMode):
                 return call[2]
         args, kwargs = tree_map_only(torch.Tensor, self._seen, arguments)
         made = function(*args, **kwargs)
-        self._inside.update((id(t), t) for t in _tensors(made))
+        self._inside.update((id(t), t) for t in tensors_in(made))
         return made
 
     def _record(self, function: Any, arguments: Any) -> tuple[Any, Any, Any] | None:
@@ -243,7 +243,7 @@ class Around(TorchFunctionMode):
         call = (function, arguments, made) if watched.repeatable else None
         self._calls.append(call)
         if call is not None:
-            self._stand_ins.update((id(t), t) for t in _tensors(made))
+            self._stand_ins.update((id(t), t) for t in tensors_in(made))
         return call
 
     def _standing_in(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -277,10 +277,6 @@ class _Repeatable(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
             self.repeatable = False
         return func(*args, **(kwargs or {}))
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
 
 
 _VIEWS = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
@@ -357,13 +353,13 @@ class _Writer:
         if kind in _SAME:
             self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]  # a node
             return True
-        arguments = tuple(self._argument(a) for a in node.args)
-        keywords = tuple((k, self._argument(v)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
+        arguments = tuple(frozen(a, self._ref) for a in node.args)
+        keywords = tuple((k, frozen(v, self._ref)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
         kind = _SPLIT.get(kind, kind)
         if kind in _VIEWS:
             kind, arguments = "aten.view.default", (arguments[0], tuple(value.shape))
         elif kind in ("aten.t.default", "aten.transpose.int"):
-            kind, arguments = "aten.permute.default", (arguments[0], _order(arguments, value.dim()))
+            kind, arguments = "aten.permute.default", (arguments[0], permutation(kind, arguments, value.dim()))
         outputs = {place: self._tensor(t) for place, t in made.items() if t is not None}
         inputs = tuple(t for a in (*arguments, *(v for _, v in keywords)) for t in tensor_refs(a))
         read, written = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs.values()]
@@ -395,24 +391,5 @@ class _Writer:
         self.tensors.append(body_tensor(len(self.tensors), tuple(value.shape), dtype))
         return len(self.tensors) - 1
 
-    def _argument(self, value: Any) -> Argument:
-        if isinstance(value, fx.Node):
-            return Ref(self.numbers[value])
-        if isinstance(value, list | tuple):
-            return tuple(self._argument(v) for v in value)
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        symbol = to_symbol(value)
-        assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
-        return symbol
-
-
-def _order(arguments: Sequence[Argument], rank: int) -> tuple[int, ...]:
-    """The dims of a transpose in the form of permute."""
-    order = list(range(rank))
-    first, second = 0, 1
-    if len(arguments) > 1:
-        first, second = (dim % rank for dim in cast("tuple[int, int]", arguments[1:3]))
-    if rank > 1:
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
+    def _ref(self, node: fx.Node) -> Ref:
+        return Ref(self.numbers[node])
