@@ -141,32 +141,22 @@ def _solve_core(
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)
     bound = max(result.bound, known_bound)
-    # A strategy whose bound exceeds the best cost is in no better choice.
-    threshold = best_cost * (1 + bounds_tuning.PRUNING_MARGIN)
-    kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
-    smaller, limit = restricted(core, kept), memory.restricted(kept)
-    easy = smaller.variables <= tuning.EASY_ILP_VARIABLES
+    rest = result.rest(core, memory, best_cost)
+    easy = rest.problem.variables <= tuning.EASY_ILP_VARIABLES
     target_gap = tuning.PROVEN_GAP if easy else max(gap, tuning.PROVEN_GAP)
     closed = best is not None and best_cost - bound <= target_gap * abs(best_cost)
     in_time = (deadline - time.perf_counter()) * tuning.ILP_VARIABLES_A_SECOND
-    if closed or smaller.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
+    if closed or rest.problem.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
         return _CoreAnswer(choices=best, bound=bound)
-    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
     try:
-        ilp = solve_enumerated(
-            smaller, memory=limit, start=start, gap=target_gap, time_limit_seconds=remaining_seconds(deadline)
-        )
+        ilp = rest.solve(best, gap=target_gap, seconds=remaining_seconds(deadline))
     except SolverError:
         if best is None:
             raise
         return _CoreAnswer(choices=best, bound=bound)
-    if ilp.status is Status.INFEASIBLE:
-        return _CoreAnswer(choices=None, bound=math.inf, variables=ilp.variables, constraints=ilp.constraints)
-    # Choices with an excluded strategy do not cost less than the best.
-    bound = max(bound, min(ilp.bound, best_cost))
-    if best is None or ilp.objective <= best_cost:
-        best = unrestricted_choices(kept, ilp.choices)
-    return _CoreAnswer(choices=best, bound=bound, variables=ilp.variables, constraints=ilp.constraints)
+    if ilp.choices and (best is None or ilp.objective <= best_cost):
+        best = ilp.choices
+    return _CoreAnswer(choices=best, bound=max(bound, ilp.bound), variables=ilp.variables, constraints=ilp.constraints)
 
 
 def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
