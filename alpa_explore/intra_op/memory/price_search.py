@@ -19,16 +19,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.bounds.messages import descend, flatten, is_legal
+from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
 from alpa_explore.intra_op.bounds.tuning import PRUNING_MARGIN
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.memory.price_kernels import descend_within
-from alpa_explore.intra_op.memory.timeline import Timeline, timeline
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.intra_op.problem.timeline import Timeline, timeline
 from alpa_explore.numerics.arrays import Floats, Ints
+
+
+class PricedMessages:
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+
+    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
+        self.messages, self.times = Messages(problem, ceiling), times
+        self.costs: Floats = self.messages.flat[1].copy()
+        """Of all strategies, without their memory."""
+
+    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
+        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
+        costs."""
+        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
+        for _ in range(passes):
+            self.messages.sweep(forward=True)
+            choices = self.messages.sweep(forward=False)
+        return choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +110,7 @@ def price_search(
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
     ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    priced = times.priced_messages(problem, ceiling)
+    priced = PricedMessages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf
