@@ -25,7 +25,7 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.memory.price_search import Rest, price_search
+from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
@@ -192,7 +192,11 @@ def _bound_then_anneal(condensed: Condensed, instance: SearchProblem, found: Fou
         rest = result.rest(problem, memory, cost)
         if rest.problem.variables <= tuning.ILP_VARIABLES:
             # Python may end while this thread runs, but not while HiGHS does: it would abort the process.
-            proof = threading.Thread(target=_proof, args=(rest, found, best, deadline), name="alpa-explore proof")
+            proof = threading.Thread(
+                target=_proof,
+                args=(rest.solve, rest.problem.variables, found, best, deadline),
+                name="alpa-explore proof",
+            )
             proof.start()
             proof.join()
             found.check()
@@ -201,12 +205,14 @@ def _bound_then_anneal(condensed: Condensed, instance: SearchProblem, found: Fou
     anneal_within(instance, found, deadline, seed=2)
 
 
-def _proof(rest: Rest, found: Found, best: Ints | None, deadline: float) -> None:
-    """HiGHS on the strategies that a choice as cheap as `best` may have."""
-    share = tuning.EASY_PROOF_SHARE if rest.problem.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
+def _proof(
+    solve: Callable[..., ShardingSolution], variables: int, found: Found, best: Ints | None, deadline: float
+) -> None:
+    """HiGHS on the strategies that a choice as cheap as `best` may have: `solve` (`Rest.solve`), so many variables."""
+    share = tuning.EASY_PROOF_SHARE if variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
     seconds = share * (deadline - time.perf_counter())
     try:
-        ilp = rest.solve(None if best is None else best.tolist(), gap=tuning.PROVEN_GAP, seconds=seconds)
+        ilp = solve(None if best is None else best.tolist(), gap=tuning.PROVEN_GAP, seconds=seconds)
     except SolverError:
         return  # no choice in time
     with found.lock:

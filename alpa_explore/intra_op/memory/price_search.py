@@ -49,6 +49,11 @@ class PricedMessages:
         return choices
 
 
+def priced_messages(problem: ShardingProblem, times: Timeline, ceiling: float) -> PricedMessages:
+    """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
+    return PricedMessages(problem, times, ceiling)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSearchResult:
     """The best choice within the limit, if there is one, and a lower bound on the least cost."""
@@ -110,7 +115,7 @@ def price_search(
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
     ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    priced = PricedMessages(problem, times, ceiling)
+    priced = priced_messages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf
