@@ -7,8 +7,9 @@ partition of a range
     least cost of i..j  ≥  Σ W(part)
 
 W is bounded for the runs of 2^n layers that begin at a multiple of 2^n; the best partition follows by dynamic
-programming. What is lost is the resharding where parts meet. A range of all layers takes seconds to build and bound; a
-mesh has L · (L + 1) / 2 ranges, and equal runs are bounded once.
+programming. What is lost is the resharding where parts meet: runs double until a longer one raises the bound by less
+than RUN_GAP. A range of all layers takes seconds to build and bound; a mesh has L · (L + 1) / 2 ranges, and equal runs
+are bounded once.
 """
 
 from __future__ import annotations
@@ -43,9 +44,14 @@ def range_bounds(
     bounds: Floats = np.zeros((layers, layers))
     """[first, last]"""
     known: dict[tuple[object, ...], float] = {}
-    for size in (2**n for n in range(layers.bit_length()) if 2**n <= tuning.LONGEST_RUN):
+    growing: set[Range] = set()
+    """The runs whose bounds are higher than those of their halves."""
+    for size in (2**n for n in range(layers.bit_length())):
         for first in range(0, layers - size + 1, size):
-            last = first + size - 1
+            last, middle = first + size - 1, first + size // 2
+            halves = (first, middle - 1), (middle, last)
+            if size > 1 and growing.isdisjoint(halves):
+                continue
             if not any(i <= first and last <= j for i, j in ranges):
                 continue
             stage = slicer(first, last)
@@ -55,6 +61,8 @@ def range_bounds(
             if key not in known:
                 known[key] = _bound_by_itself(stage, {stage.parameters[i] for i in shared}, model, inverse_b)
             bounds[first, last] = known[key]
+            if size == 1 or known[key] > (1 + tuning.RUN_GAP) * sum(bounds[half] for half in halves):
+                growing.add((first, last))
     for length in range(2, layers + 1):
         for first in range(layers - length + 1):
             last = first + length - 1

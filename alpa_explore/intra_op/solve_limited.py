@@ -43,14 +43,11 @@ def solve_limited(
     solver: str = "auto",
     time_limit_seconds: float | None = None,
     *,
-    gap: float = 0.0,
     bound: float | None = None,
 ) -> ShardingSolution:
     """A least-cost choice for `problem` within `memory`.
 
-    A choice within a relative `gap` of the optimum is enough where it would take an ILP of more than
-    tuning.EASY_ILP_VARIABLES. `bound` is a known lower bound on the least cost without the limit; where it is given,
-    step 1 is left out.
+    `bound` is a known lower bound on the least cost without the limit; where it is given, step 1 is left out.
 
     "auto" takes the steps above; other solvers get the whole problem as one ILP. A problem without a choice has
     Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises OptionError for a solver
@@ -59,7 +56,7 @@ def solve_limited(
     started = time.perf_counter()
     deadline = deadline_of(solver, time_limit_seconds, started)
     if solver == "auto":
-        return _auto(problem, memory, started, deadline, gap, bound)
+        return _auto(problem, memory, started, deadline, bound)
     if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
             f"The solver '{solver}' cannot take a memory limit",
@@ -77,12 +74,7 @@ _WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
 
 
 def _auto(
-    problem: ShardingProblem,
-    memory: MemoryLimit,
-    started: float,
-    deadline: float,
-    gap: float,
-    known_bound: float | None,
+    problem: ShardingProblem, memory: MemoryLimit, started: float, deadline: float, known_bound: float | None
 ) -> ShardingSolution:
     unlimited_bound = -math.inf if known_bound is None else known_bound
     if known_bound is None:
@@ -100,7 +92,7 @@ def _auto(
     except Contradiction:
         return infeasible(solver="auto", started=started)
     core_bound = unlimited_bound - reduced.constant
-    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline, gap)
+    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline)
     if answer.bound == math.inf:
         return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
     if answer.choices is None:
@@ -131,9 +123,7 @@ class _CoreAnswer:
     constraints: int = 0
 
 
-def _solve_core(
-    core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float, gap: float
-) -> _CoreAnswer:
+def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float) -> _CoreAnswer:
     """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
     now = time.perf_counter()
     search_seconds = min(tuning.PRICE_SEARCH_SECONDS, tuning.PRICE_SEARCH_SHARE * (deadline - now))
@@ -141,32 +131,20 @@ def _solve_core(
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)
     bound = max(result.bound, known_bound)
-    # A strategy whose bound exceeds the best cost is in no better choice.
-    threshold = best_cost * (1 + bounds_tuning.PRUNING_MARGIN)
-    kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
-    smaller, limit = restricted(core, kept), memory.restricted(kept)
-    easy = smaller.variables <= tuning.EASY_ILP_VARIABLES
-    target_gap = tuning.PROVEN_GAP if easy else max(gap, tuning.PROVEN_GAP)
-    closed = best is not None and best_cost - bound <= target_gap * abs(best_cost)
+    rest = result.rest(core, memory, best_cost)
+    closed = best is not None and best_cost - bound <= tuning.PROVEN_GAP * abs(best_cost)
     in_time = (deadline - time.perf_counter()) * tuning.ILP_VARIABLES_A_SECOND
-    if closed or smaller.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
+    if closed or rest.problem.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
         return _CoreAnswer(choices=best, bound=bound)
-    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
     try:
-        ilp = solve_enumerated(
-            smaller, memory=limit, start=start, gap=target_gap, time_limit_seconds=remaining_seconds(deadline)
-        )
+        ilp = rest.solve(best, gap=tuning.PROVEN_GAP, seconds=remaining_seconds(deadline))
     except SolverError:
         if best is None:
             raise
         return _CoreAnswer(choices=best, bound=bound)
-    if ilp.status is Status.INFEASIBLE:
-        return _CoreAnswer(choices=None, bound=math.inf, variables=ilp.variables, constraints=ilp.constraints)
-    # Choices with an excluded strategy do not cost less than the best.
-    bound = max(bound, min(ilp.bound, best_cost))
-    if best is None or ilp.objective <= best_cost:
-        best = unrestricted_choices(kept, ilp.choices)
-    return _CoreAnswer(choices=best, bound=bound, variables=ilp.variables, constraints=ilp.constraints)
+    if ilp.choices and (best is None or ilp.objective <= best_cost):
+        best = ilp.choices
+    return _CoreAnswer(choices=best, bound=max(bound, ilp.bound), variables=ilp.variables, constraints=ilp.constraints)
 
 
 def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:

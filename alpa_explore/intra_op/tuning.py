@@ -15,9 +15,8 @@ WIDE_ILP_SECONDS = 5.0
 """Time of HiGHS for the components of a problem without a time limit that are too wide for elimination. Measured: where
 it proves nothing by then (SimCLR on 2 × 4 devices: 174 nodes, 23,000 variables) it had not after 100 s either, and the
 better of its choice and that of descent is the answer, with the better bound."""
-LONGEST_RUN = 8
-"""Layers of the longest runs by which ranges are bounded that cannot be composed (`range_bounds`). Set by hand."""
 RUN_GAP = 5e-3
-"""Relative gap at which the bound of a run is good enough: no more than is lost where runs meet."""
+"""Relative gap at which the bound of a run of layers is good enough (`range_bounds`), and by which that of a longer run
+must be higher for a still longer one to be tried."""
 PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""

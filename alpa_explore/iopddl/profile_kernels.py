@@ -1,6 +1,6 @@
 """Memory under the moves of the annealing, compiled by numba.
 
-`usage` (a tuple, see `walk.usage_of`) has the segments of a timeline (`intra_op.memory.timeline`). `profile` is the
+`usage` (a tuple, see `walk.usage_of`) has the segments of a timeline (`intra_op.problem.timeline`). `profile` is the
 tuple (above, shift, top): bytes above the limit at time t are above[t] + shift[t >> BLOCK_BITS], and top[b] is their
 maximum in block b of times. A range of times is raised, and its maximum found, in one step a block.
 """

@@ -15,7 +15,7 @@ import atexit
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -24,12 +24,11 @@ import numpy as np
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
-from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem, restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.solve_limited import checked_within, solve_limited
@@ -189,13 +188,15 @@ def _bound_then_anneal(condensed: Condensed, instance: SearchProblem, found: Fou
             found.add(np.array(result.choices), problem.evaluate(result.choices), 0.0)
         found.check()
         with found.lock:
-            best, threshold = found.choices, found.cost * (1 + tuning.PRUNING_MARGIN)
-        kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
-        smaller = restricted(problem, kept)
-        if smaller.variables <= tuning.ILP_VARIABLES:
-            arguments = (smaller, memory.restricted(kept), kept, found, best, deadline)
+            best, cost = found.choices, found.cost
+        rest = result.rest(problem, memory, cost)
+        if rest.problem.variables <= tuning.ILP_VARIABLES:
             # Python may end while this thread runs, but not while HiGHS does: it would abort the process.
-            proof = threading.Thread(target=_proof, args=arguments, name="alpa-explore proof")
+            proof = threading.Thread(
+                target=_proof,
+                args=(rest.solve, rest.problem.variables, found, best, deadline),
+                name="alpa-explore proof",
+            )
             proof.start()
             proof.join()
             found.check()
@@ -205,30 +206,20 @@ def _bound_then_anneal(condensed: Condensed, instance: SearchProblem, found: Fou
 
 
 def _proof(
-    smaller: ShardingProblem,
-    memory: MemoryLimit,
-    kept: Sequence[Ints],
-    found: Found,
-    best: Ints | None,
-    deadline: float,
+    solve: Callable[..., ShardingSolution], variables: int, found: Found, best: Ints | None, deadline: float
 ) -> None:
-    """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
-    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    share = tuning.EASY_PROOF_SHARE if smaller.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
+    """HiGHS on the strategies that a choice as cheap as `best` may have: `solve` (`Rest.solve`), so many variables."""
+    share = tuning.EASY_PROOF_SHARE if variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
     seconds = share * (deadline - time.perf_counter())
     try:
-        ilp = solve_enumerated(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
+        ilp = solve(None if best is None else best.tolist(), gap=tuning.PROVEN_GAP, seconds=seconds)
     except SolverError:
         return  # no choice in time
-    if ilp.status is Status.INFEASIBLE:
-        found.bound = math.inf if best is None else found.cost
-        return
-    if ilp.choices and memory.allows(ilp.choices):
-        choices = unrestricted_choices(kept, ilp.choices)
-        with found.lock:
-            found.bound = max(found.bound, min(ilp.bound, found.cost))
+    with found.lock:
+        found.bound = max(found.bound, ilp.bound)
+    if ilp.choices:
         with suppress(Closed):
-            found.add(np.array(choices), ilp.objective, 0.0)
+            found.add(np.array(ilp.choices), ilp.objective, 0.0)
 
 
 def warm_up_search() -> None:

@@ -81,8 +81,6 @@ CLOSING_FACTOR = 8.0
 hand."""
 PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""
-PRUNING_MARGIN = 1e-9
-"""A strategy is in no better choice when its bound exceeds the best cost by this share: more than rounding."""
 ILP_VARIABLES = 100_000
 """Variables up to which HiGHS tries to prove the answer beside the annealing. Set by hand."""
 PROOF_SHARE = 0.4

@@ -7,9 +7,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from alpa_explore.intra_op.memory.timeline import Timeline, timeline
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.timeline import Timeline, timeline
 from alpa_explore.iopddl import tuning
 from alpa_explore.iopddl.anneal_kernels import anneal, anneal_chains
 from alpa_explore.iopddl.field_kernels import Graph, cost_of, fill, give_way, put

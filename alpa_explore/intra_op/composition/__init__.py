@@ -7,7 +7,6 @@ Read in this order:
 
 - `chain`, `chain_blocks`: a layered graph as a chain of blocks, and where it is cut into blocks.
 - `cut_blocks`, `block_subproblem`: a block cut out at its separators, as a problem of its own.
-- `end_blocks`: the first or the last block of a stage, from the same block inside one.
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
 - `min_plus_products`: products of tables, and backtracking to the best states.

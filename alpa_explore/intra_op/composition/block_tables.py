@@ -19,7 +19,6 @@ from alpa_explore.intra_op.composition.chain import BlockPart
 from alpa_explore.intra_op.composition.contraction.contract import Contraction, contract
 from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
-from alpa_explore.intra_op.composition.end_blocks import EndBlock
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -60,7 +59,7 @@ class DirectedTable:
 class BlockTable:
     """A block at some prices: its least cost for every state."""
 
-    def __init__(self, block: BlockSubproblem, contraction: Contraction | EndContraction) -> None:
+    def __init__(self, block: BlockSubproblem, contraction: Contraction) -> None:
         self.block, self.contraction = block, contraction
         self._sides = sides = (block.shared, block.left, block.right)
         sizes = {v: len(block.problem.nodes[v].microbatch_seconds) for v in contraction.keep}
@@ -117,42 +116,6 @@ class BlockTable:
         return [BlockChoice(tuple(owned[i]), totals[i], sizes[i]) for i in range(len(choices))]
 
 
-class EndContraction:
-    """The contraction of a block at an end of a stage, from the table of the same block inside one."""
-
-    def __init__(self, block: BlockSubproblem, end: EndBlock, inner: BlockTable, prices: Sequence[Price]) -> None:
-        self._end, self.inner, self._at_end = end, inner, end.costs(prices)
-        """[prices, `end.states`]"""
-        self.keep = block.right if end.is_first else block.left
-        self._sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in self.keep]
-        self.table: Floats = np.stack([self._joined(p).min(axis=0) for p in range(len(prices))])
-        """As that of a `Contraction`."""
-
-    def _joined(self, price: int) -> Floats:
-        """[`end.states`, states of the other separator]"""
-        costs = self.inner.costs[price]
-        inside = costs[self._end.states] if self._end.is_first else costs[:, self._end.states].T
-        joined: Floats = inside + self._at_end[price][:, None]
-        return joined
-
-    def complete(self, prices: Ints, kept: Ints) -> Ints:
-        """As that of a `Contraction`."""
-        others = np.zeros(len(kept), dtype=np.int64)
-        for of_node, size in zip(kept.T, self._sizes, strict=True):
-            others = others * size + of_node
-        places = np.empty(len(kept), dtype=np.int64)
-        for price in np.unique(prices).tolist():
-            at_price = prices == price
-            places[at_price] = self._joined(price).argmin(axis=0)[others[at_price]]
-        sides = (self._end.states[places], others)
-        left, right = sides if self._end.is_first else sides[::-1]
-        inside = self.inner.complete(prices, np.column_stack([np.zeros_like(left), left, right]))
-        choices = inside[:, self._end.inner_node]
-        for v, strategies in self._end.received.items():
-            choices[:, v] = strategies[places]
-        return choices
-
-
 class BlockTables:
     """The tables of the blocks of one chain at some prices; each block is contracted once."""
 
@@ -172,17 +135,13 @@ class BlockTables:
 
     def of_blocks(self, blocks: Sequence[BlockSubproblem] | None) -> tuple[BlockTable, ...] | None:
         """The tables of blocks; None where one is too wide, and where there are no blocks."""
-        blocks = blocks or ()
-        for block in blocks:
-            if block.left and block.right:  # the blocks at the ends may follow from these
-                self._table(block)
-        tables = [self._table(block) for block in blocks]
+        tables = [self._table(block) for block in blocks or ()]
         contracted = tuple(table for table in tables if table is not None)
         return contracted if contracted and len(contracted) == len(tables) else None
 
     def _table(self, block: BlockSubproblem) -> BlockTable | None:
         if block not in self.known:
-            contraction = self._from_inner_block(block) or self._contract(block)
+            contraction = self._contract(block)
             self.known[block] = None if contraction is None else BlockTable(block, contraction)
         return self.known[block]
 
@@ -192,15 +151,6 @@ class BlockTables:
         if block.shared and entries > tuning.SHARED_ENTRIES:
             return None
         return contract(block.at(self.prices), keep, self.limits, completing=self.completing)
-
-    def _from_inner_block(self, block: BlockSubproblem) -> EndContraction | None:
-        """The contraction of a block at an end of a stage where that of the same block inside one is known."""
-        if block.left and block.right:
-            return None
-        for inner, table in self.known.items():
-            if table is not None and (end := self.cutter.end_block(block, inner)) is not None:
-                return EndContraction(block, end, table, self.prices)
-        return None
 
 
 def _with_repeated_nodes(

@@ -26,13 +26,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
-from alpa_explore.intra_op.composition.min_plus_products import (
-    BestStates,
-    PrefixCosts,
-    Sweep,
-    best_states_with_shared_nodes,
-    run_together,
-)
+from alpa_explore.intra_op.composition.min_plus_products import BestStates, PrefixCosts, best_states_with_shared_nodes
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, StageTotals, totals_of
@@ -152,34 +146,32 @@ class Composer:
         firsts, lasts = Counter(first for first, _ in chains), Counter(last for _, last in chains)
         ends_of = [(k, {r[1] for r in chains if r[0] == k and lasts[r[1]] <= firsts[k]}) for k in firsts]
         ends_of += [(k, {r[0] for r in chains if r[1] == k and lasts[k] > firsts[r[0]]}) for k in lasts]
-        run_together(
-            self._sweep(start, direction, far_ends, tables, best)
-            for start, ends in ends_of
+        for start, ends in ends_of:
             # The single layer `start` is computed to the right.
-            for direction, far_ends in ((1, [k for k in ends if k >= start]), (-1, [k for k in ends if k < start]))
-        )
+            for direction, far_ends in ((1, [k for k in ends if k >= start]), (-1, [k for k in ends if k < start])):
+                best |= self._sweep(start, direction, far_ends, tables)
         for r in ranges:
             if not self.chain.is_chain(*r) and (of_range := tables.of_blocks(self.cutter.of_range(*r))) is not None:
                 best[r] = best_states_with_shared_nodes(of_range)
         return {r: best[r] for r in ranges if r in best}
 
     def _sweep(
-        self, start: int, direction: int, far_ends: Collection[int], tables: BlockTables, best: dict[Range, BestStates]
-    ) -> Sweep:
+        self, start: int, direction: int, far_ends: Collection[int], tables: BlockTables
+    ) -> dict[Range, BestStates]:
         """All ranges with one end at layer `start` and the other in `far_ends`, extended block by block.
 
         Those to the left of `start` (`direction` −1) are computed from right to left, by the same steps on transposed
         tables.
         """
         # prefixes[i] covers i blocks, and continues into a whole block.
-        prefixes = [PrefixCosts(len(tables.prices), direction)]
+        prefixes, best = [PrefixCosts(len(tables.prices), direction)], {}
         for end in sorted(far_ends, key=lambda k: k * direction):
             parts = self.chain.parts(min(start, end), max(start, end))[::direction]
             along = _OrderedTables(tables, parts, direction)
             blocks = len(parts)
             # The last block may be a part of one: that changes the block before it, but no earlier one.
             while len(prefixes) < blocks - 1 and (inner := along.table(len(prefixes) - 1)) is not None:
-                prefixes.append((yield prefixes[-1], inner))
+                prefixes.append(prefixes[-1].extended(inner))
             if len(prefixes) < blocks - 1:
                 break
             closing = [along.table(i) for i in range(max(blocks - 2, 0), blocks)]
@@ -188,8 +180,9 @@ class Composer:
                 continue
             prefix = prefixes[max(blocks - 2, 0)]
             for table in narrow:
-                prefix = yield prefix, table
+                prefix = prefix.extended(table)
             best[min(start, end), max(start, end)] = prefix.best_states()
+        return best
 
     def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
         """The choices of the blocks of a range as one choice."""

@@ -18,7 +18,6 @@ import numpy as np
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
-from alpa_explore.intra_op.composition.end_blocks import EndBlock, end_block
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem, zeros
 from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
@@ -48,7 +47,6 @@ class BlockCutter:
         self._cuts: dict[tuple[object, ...], tuple[tuple[int, BlockSubproblem], ...] | None] = {}
         """Of ranges with shared nodes, the blocks that are cut together: (number, counted from the first, block)."""
         self._by_content: dict[tuple[object, ...], BlockSubproblem] = {}
-        self._ends: dict[tuple[BlockSubproblem, BlockSubproblem], EndBlock | None] = {}
 
     def of_range(self, first: int, last: int) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range of layers, from left to right, equal ones as one value; None where more breaks the
@@ -83,12 +81,6 @@ class BlockCutter:
             blocks = self._built[key]
             self._blocks[triple] = None if blocks is None else blocks[0]
         return self._blocks[triple]
-
-    def end_block(self, end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
-        """`end_blocks.end_block`, once for two blocks."""
-        if (end, inner) not in self._ends:
-            self._ends[end, inner] = end_block(end, inner)
-        return self._ends[end, inner]
 
     def _with_shared_nodes(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range in which parameters, and the accumulators of their gradients, are shared by distant

@@ -14,10 +14,8 @@ product is taken over them, for all t at once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -56,19 +54,14 @@ class PrefixCosts:
         self._before: dict[bytes, Ints] = {}
         """States [prices] at its end -> the best states in front of the last block."""
 
-    @staticmethod
-    def extended(prefixes: Sequence[PrefixCosts], table: BlockTable) -> list[PrefixCosts]:
-        """Each of these prefixes of one direction with one more block."""
-        costs = np.stack([prefix.costs for prefix in prefixes], axis=1)
-        directed = table.directed(prefixes[0].direction)
+    def extended(self, table: BlockTable) -> PrefixCosts:
+        """The prefix with one more block."""
+        directed, costs = table.directed(self.direction), self.costs[:, None]
         assert costs.shape[2] == directed.costs.shape[1], "neighbouring blocks have the same separator"
-        extended = np.empty((*costs.shape[:2], directed.costs.shape[2]))
+        extended = np.empty((len(costs), 1, directed.costs.shape[2]))
         kernels.extend(costs, directed.costs, directed.pivots, directed.excess, extended)
-        longer = []
-        for m, prefix in enumerate(prefixes):
-            one = PrefixCosts(len(costs), prefix.direction)
-            one.costs, one._last = extended[:, m], (prefix, table)
-            longer.append(one)
+        longer = PrefixCosts(len(costs), self.direction)
+        longer.costs, longer._last = extended[:, 0], (self, table)
         return longer
 
     def best_states(self) -> BestStates:
@@ -96,29 +89,6 @@ class PrefixCosts:
             costs = table.directed(self.direction).costs[np.arange(len(states)), :, states]
             self._before[key] = (shorter.costs + costs).argmin(axis=1)
         return self._before[key]
-
-
-Sweep: TypeAlias = Generator[tuple[PrefixCosts, BlockTable], PrefixCosts, None]
-"""Asks for prefixes with one more block, and gets them."""
-
-
-def run_together(sweeps: Iterable[Sweep]) -> None:
-    """Run sweeps to their ends, side by side: prefixes that are extended by the same table are extended at once."""
-    waiting: dict[tuple[BlockTable, int], list[tuple[Sweep, PrefixCosts]]] = {}
-
-    def go_on(sweep: Sweep, answer: PrefixCosts | None) -> None:
-        with suppress(StopIteration):
-            prefix, table = next(sweep) if answer is None else sweep.send(answer)
-            waiting.setdefault((table, prefix.direction), []).append((sweep, prefix))
-
-    for sweep in sweeps:
-        go_on(sweep, None)
-    while waiting:
-        asked, waiting = waiting, {}
-        for (table, _), of_table in asked.items():
-            longer = PrefixCosts.extended([prefix for _, prefix in of_table], table)
-            for (sweep, _), answer in zip(of_table, longer, strict=True):
-                go_on(sweep, answer)
 
 
 def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:

@@ -1,7 +1,6 @@
 """Eq. 1 of the paper as an integer linear program; every answer is a checked ShardingSolution.
 
     enumerated_ilp   Eq. 1 in PuLP, with HiGHS or CBC, and as Alpa's own code writes it; its relaxation; `least_limit`
-    memory_rows      a memory limit as rows of an ILP
     ilp_answer       scaling of the costs, and `conclude`: a raw answer checked and turned into a solution
     tuning           scales and tolerances that keep the answers exact
 

@@ -36,10 +36,10 @@ import pulp
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
-from alpa_explore.intra_op.ilp.memory_rows import memory_rows
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem, legality
 from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.intra_op.problem.timeline import timeline
 from alpa_explore.numerics.arrays import Floats
 
 Strategies = list[dict[int, pulp.LpVariable]]
@@ -227,18 +227,30 @@ def _one_pair_an_edge(e: Pairs) -> list[pulp.LpConstraint]:
 def _limit_memory(
     model: pulp.LpProblem, memory: MemoryLimit, s: Strategies, excess: pulp.LpVariable | None = None
 ) -> float:
-    """Rows that keep the running sum of the memory within the room at every time (`memory_rows`), where it may exceed
-    the room by the variable `excess`, if that is given; returns the unit of the sums in bytes."""
+    """Keep the running sum m_t of the memory within the room at every time of its `timeline`, or above it by the
+    variable `excess`, if that is given; returns the unit of the sums in bytes.
+
+        m_t = m_(t−1) + Σ_(segments that begin) amount · s − Σ_(segments that end) amount · s            m_t ≤ room_t
+
+    A row has terms for what changes, not for all that is alive.
+    """
     legal = [np.array(list(node), dtype=np.int64) for node in s]
-    previous, unit = None, 1.0
-    for number, row in enumerate(memory_rows(memory, legal)):
-        unit = row.unit
-        held = model.add_variable(f"m{number}", upBound=row.room if excess is None else None)
-        terms = [(s[v][int(legal[v][k])], weight) for (v, k), weight in row.weights.items()]
+    times = timeline(memory.restricted(legal), list(map(len, legal)))
+    unit = max(float(times.room.max()), 1.0) / tuning.SCALED_ROOM
+    changes: list[dict[tuple[int, int], float]] = [{} for _ in range(len(times.room) + 1)]
+    for v, begin, end, first in zip(times.owner, times.begin, times.end, times.first, strict=True):
+        for k, amount in enumerate(times.amounts[first : first + len(legal[v])].tolist()):
+            for t, change in ((begin, -amount / unit), (end, amount / unit)):
+                at = int(v), int(legal[v][k])
+                changes[t][at] = changes[t].get(at, 0.0) + change
+    previous = None
+    for t, room in enumerate((times.room / unit).tolist()):
+        held = model.add_variable(f"m{t}", upBound=room if excess is None else None)
+        terms = [(s[v][k], change) for (v, k), change in changes[t].items() if change]
         terms += [(held, 1.0)] if previous is None else [(held, 1.0), (previous, -1.0)]
         model += pulp.LpAffineExpression(terms) == 0
         if excess is not None:
-            model += held - excess <= row.room
+            model += held - excess <= room
         previous = held
     return unit
 

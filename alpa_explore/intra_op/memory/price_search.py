@@ -13,19 +13,45 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.bounds.messages import descend, flatten, is_legal
+from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
+from alpa_explore.intra_op.bounds.tuning import PRUNING_MARGIN
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.memory.price_kernels import descend_within
-from alpa_explore.intra_op.memory.timeline import Timeline, timeline
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.intra_op.problem.timeline import Timeline, timeline
+from alpa_explore.numerics.arrays import Floats, Ints
+
+
+class PricedMessages:
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+
+    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
+        self.messages, self.times = Messages(problem, ceiling), times
+        self.costs: Floats = self.messages.flat[1].copy()
+        """Of all strategies, without their memory."""
+
+    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
+        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
+        costs."""
+        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
+        for _ in range(passes):
+            self.messages.sweep(forward=True)
+            choices = self.messages.sweep(forward=False)
+        return choices
+
+
+def priced_messages(problem: ShardingProblem, times: Timeline, ceiling: float) -> PricedMessages:
+    """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
+    return PricedMessages(problem, times, ceiling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +62,36 @@ class PriceSearchResult:
     bound: float
     strategy_bounds: tuple[Floats, ...]
     """For every node and strategy a lower bound on the cost of every choice within the limit that has this strategy."""
+
+    def rest(self, problem: ShardingProblem, memory: MemoryLimit, best_cost: float) -> Rest:
+        """What is left to search where a choice that costs `best_cost` is known."""
+        most = best_cost * (1 + PRUNING_MARGIN)
+        kept = tuple(np.flatnonzero(bounds <= most) for bounds in self.strategy_bounds)
+        return Rest(problem=restricted(problem, kept), memory=memory.restricted(kept), kept=kept, best_cost=best_cost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """A problem with the strategies alone that a choice cheaper than the best known one may have."""
+
+    problem: ShardingProblem
+    memory: MemoryLimit
+    kept: tuple[Ints, ...]
+    """For each node its strategies in the whole problem."""
+    best_cost: float
+
+    def solve(self, best: Sequence[int] | None, *, gap: float, seconds: float | None) -> ShardingSolution:
+        """The answer of HiGHS, which begins at `best`, in the numbering of the whole problem; its bound holds there.
+        SolverError where no choice is found in so many seconds. It is INFEASIBLE, with no choices, where nothing is
+        cheaper than the best known choice: its bound is then the cost of that."""
+        start = (
+            None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(self.kept, best, strict=True))
+        )
+        answer = solve_enumerated(self.problem, memory=self.memory, start=start, gap=gap, time_limit_seconds=seconds)
+        fits = answer.choices and self.memory.allows(answer.choices)  # HiGHS allows a tolerance
+        choices = unrestricted_choices(self.kept, answer.choices) if fits else ()
+        # Choices with an excluded strategy do not cost less than the best.
+        return replace(answer, choices=choices, bound=min(answer.bound, self.best_cost))
 
 
 def price_search(
@@ -59,7 +115,7 @@ def price_search(
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
     ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    priced = times.priced_messages(problem, ceiling)
+    priced = priced_messages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf

@@ -4,6 +4,7 @@
                        derived from one: fewer strategies per node, or legality without costs
     solution           ShardingSolution and Status: the choice, its objective, the proven lower bound
     memory_limit       MemoryLimit: a limit on the bytes held at any time, which Eq. 1 does not have
+    timeline           `timeline`: the items of a memory limit as arrays, at the times that matter
 
 A problem knows nothing of tensors, meshes or stages; `stage` builds problems, the package `iopddl` reads them from
 files. This room imports `numerics` only.

@@ -69,7 +69,7 @@ def test_the_states_of_a_chain_attain_its_least_cost_from_either_end(seed: int, 
     tables = [_Table(draw.random((2, 1, left, right))) for left, right in pairwise(sizes)]
     prefix = PrefixCosts(2, direction)
     for table in tables[::direction]:
-        (prefix,) = PrefixCosts.extended([prefix], cast(BlockTable, table))
+        prefix = prefix.extended(cast(BlockTable, table))
     best = prefix.best_states()
     for p in range(2):
         assert best.costs[p] == pytest.approx(_least(tables, p))

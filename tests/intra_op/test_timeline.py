@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.memory.timeline import timeline
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.timeline import timeline
 
 
 def random_limit(rng, sizes):

@@ -1,4 +1,4 @@
-"""`timeline`: the items of a memory limit as arrays, at the times that matter, and messages at prices of memory.
+"""`timeline`: the items of a memory limit as arrays, at the times that matter.
 
 A choice that fits at these times fits at all. Usage is counted above the least usage of each item, and the room is what
 the least usages leave. The memory of node v lies in the segments of_node[v]:of_node[v+1], which do not overlap; segment
@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.bounds.messages import Messages
-from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -50,28 +47,6 @@ class Timeline:
         np.add.at(change, self.end, -taken)
         return np.asarray(change.cumsum()[:-1])
 
-    def priced_messages(self, problem: ShardingProblem, ceiling: float) -> PricedMessages:
-        """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
-        return PricedMessages(problem, self, ceiling)
-
-
-class PricedMessages:
-    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
-
-    def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
-        self.messages, self.times = Messages(problem, ceiling), times
-        self.costs: Floats = self.messages.flat[1].copy()
-        """Of all strategies, without their memory."""
-
-    def choice(self, prices: Floats, passes: int = 1, noise: Floats | float = 0.0) -> Choices:
-        """A choice that is cheap at these prices, after so many passes forth and back; `noise` is taken off the
-        costs."""
-        self.messages.flat[1][:] = self.costs + self.times.memory_costs(prices, len(self.costs)) - noise
-        for _ in range(passes):
-            self.messages.sweep(forward=True)
-            choices = self.messages.sweep(forward=False)
-        return choices
-
 
 def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
     """The timeline of nodes with `sizes` strategies each."""
@@ -83,7 +58,7 @@ def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
     alive = MemoryLimit(items=tuple(items), limit=memory.limit, fixed_bytes=memory.fixed_bytes)
     room = memory.limit - alive.profile(least.tolist())
     most = alive.profile(span.tolist()) - memory.fixed_bytes
-    times = np.array(fullest_times(alive, {item.start for item in items}), dtype=np.int64)
+    times = np.array(_fullest_times(alive, {item.start for item in items}), dtype=np.int64)
     times = times[most[times] > room[times]]
     if not times.size:
         # The limit never binds, or nothing that varies can help: the time with least room stands for all.
@@ -127,3 +102,20 @@ def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
 def _starts(lengths: Sequence[int]) -> Ints:
     """Where each of some runs begins, one after the other."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)[:-1]
+
+
+def _fullest_times(memory: MemoryLimit, starts: set[int]) -> list[int]:
+    """The times that imply the limit at all others: an item began since the last such time, and one ends right
+    after."""
+    ends = {item.end for item in memory.items}
+    times, grown = [], False
+    for t in range(len(memory.fixed_bytes)):
+        grown = grown or t in starts
+        last = t + 1 == len(memory.fixed_bytes)
+        # Fixed bytes may fall at any time.
+        if last or t + 1 in ends or memory.fixed_bytes[t + 1] < memory.fixed_bytes[t]:
+            times += [t] if grown else []
+            grown = False
+        if not last and memory.fixed_bytes[t + 1] > memory.fixed_bytes[t]:
+            grown = True
+    return times
