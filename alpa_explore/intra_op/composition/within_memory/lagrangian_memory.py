@@ -11,8 +11,7 @@ lies where the lines of two choices cross, one that exceeds the room and one tha
 crossing of the lines so far until no line is lower there.
 
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
-activation bytes. Ranges with equal blocks have their maxima at nearly the same price, so `near_tables` at such prices
-serve all of them.
+activation bytes.
 
 At the best price equal blocks switch strategies together, so a choice that is optimal at a single price is either too
 large or leaves room. Label setting then combines what blocks choose at several prices into choices in between.
@@ -188,29 +187,26 @@ def fastest_within_memory(
     limit: float,
     inverse_b: float,
     gap: float,
-    near_tables: BlockTables | None = None,
     combining: bool = True,
 ) -> dict[int, MemoryLimitedChoice]:
     """For each number of microbatches held in `counts` a choice within a relative `gap` of the fastest that fits in
     `limit` bytes, workspace included, or the best that was found; empty where the range cannot be composed.
 
     Where `combining` is false, the bounds are the same, and the choices those that are optimal at some price: label
-    setting, which finds the others, takes most of the time. `near_tables` are tables at prices where the bounds may be
-    highest; they may be shared by several ranges.
+    setting, which finds the others, takes most of the time.
     """
     if (blocks := composer.cutter.of_range(*layers)) is None:
         return {}
     search = _LagrangianSearch(composer, layers, counts, limit, inverse_b)
     has_shared_nodes = any(block.shared for block in blocks)
-    if near_tables is None:
-        if not search.solve([search.price(search.duals[0], 0.0)]):
-            return {}
-        unit = max(next(iter(search.choices.values())).totals.device_latency_at(inverse_b), 1e-6) / limit
-        near_tables = composer.tables([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES])
-    if not search.solve(near_tables.prices, near_tables):
+    if not search.solve([search.price(search.duals[0], 0.0)]):
+        return {}
+    unit = max(next(iter(search.choices.values())).totals.device_latency_at(inverse_b), 1e-6) / limit
+    first = composer.tables([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES])
+    if not search.solve(first.prices, first):
         return {}
     search.bracket_room(gap)
     search.raise_bounds(gap)
-    for tables in (near_tables, None) if combining and not has_shared_nodes else ():
+    for tables in (first, None) if combining and not has_shared_nodes else ():
         search.combine(gap, tables)
     return {dual.held: result for dual, result in search.results().items()}
