@@ -1,7 +1,7 @@
 """The command line: `alpa-explore COMMAND …`, one file per command.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
-Ctrl-C. Every command has `add(command)`, which calls `command(NAME, …)` for its parser and adds arguments, and
+Ctrl-C. Every command has `add(command)`, which calls `command('NAME  what it does', …)` and adds arguments, and
 `run(options)`, which returns the exit code. Heavy packages (torch above all) are imported in `run`, after everything
 that can be wrong with the input has been checked.
 
@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli import app, clusters, compare_solvers, course, coverage, lab, models, solve, validation
+from alpa_explore.cli.options import Arguments
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, profile, program, verify
@@ -104,12 +105,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
     added = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., argparse.ArgumentParser]:
-        def made(name: str, **words: Any) -> argparse.ArgumentParser:
-            one: argparse.ArgumentParser = added.add_parser(name, **words)
+    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., Arguments]:
+        def made(line: str, description: str, epilog: str | None = None) -> Arguments:
+            name, _, words = line.partition("  ")
+            one: argparse.ArgumentParser = added.add_parser(name, help=words, description=description, epilog=epilog)
             one.set_defaults(run=run, commands=of_commands)
             of_commands[name] = one
-            return one
+            return Arguments(one)
 
         return made
 

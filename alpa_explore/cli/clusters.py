@@ -17,11 +17,10 @@ Sources"""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "clusters",
-        help="list the devices that a cluster can have",
-        description="List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
-    ).add_argument
-    argument("--json", action="store_true", help="print JSON")
+        "clusters  list the devices that a cluster can have",
+        "List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
+    )
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,12 +16,11 @@ inputs, whole and in pieces, showed how it can be sharded. replicated: every dev
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "coverage",
-        help="show which operators of a model can be sharded",
-        description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
-    ).add_argument
+        "coverage  show which operators of a model can be sharded",
+        "Show for each kind of operator of a model whether and how it can be sharded over devices.",
+    )
     add_model(argument)
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

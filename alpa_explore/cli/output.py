@@ -29,12 +29,6 @@ def complain(message: str) -> None:
     print(f"alpa-explore: {printable(message)}", file=sys.stderr, flush=True)
 
 
-def add_figure(argument: Callable[..., Any]) -> None:
-    """Add --html, of a command with one figure, and --json."""
-    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
-    argument("--json", action="store_true", help="print JSON")
-
-
 def check_page(path: str | None) -> None:
     """PlanFileError where a page is asked for that could not be written."""
     if path is not None:

@@ -34,14 +34,13 @@ _COLUMNS = (
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "validation",
-        help="how good the predictions are: predicted against measured runs",
-        description="Show how far predictions are from training runs that people measured and published: by source, "
-        "for the choice of layouts, and where the cost model is wrong.",
-        epilog="Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
-    ).add_argument
-    argument("--html", metavar="FILE", help="write one self-contained page with every run")
-    argument("--json", action="store_true", help="print JSON")
+        "validation  how good the predictions are: predicted against measured runs",
+        "Show how far predictions are from training runs that people measured and published: by source, for the "
+        "choice of layouts, and where the cost model is wrong.",
+        "Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
+    )
+    argument("--html FILE  write one self-contained page with every run")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

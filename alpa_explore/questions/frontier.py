@@ -19,7 +19,7 @@ from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.tables import Row, stage_named
+from alpa_explore.plans.report.tables import Row, row_of, stage_named
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.memory_frontiers import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
@@ -145,12 +145,11 @@ def frontier_table(frontier: StageFrontier) -> list[Row]:
     """One row per point, the fastest first."""
     return [
         {
-            "latency_seconds": p.seconds,
-            "weight_bytes": p.weight_bytes,
-            "held_bytes": p.activations_held_bytes,
-            "workspace_bytes": p.workspace_bytes,
-            "peak_bytes": p.peak_bytes,
-            "logical_mesh": p.logical_mesh,
+            **row_of(
+                p,
+                "latency_seconds=seconds weight_bytes held_bytes=activations_held_bytes workspace_bytes "
+                "peak_bytes logical_mesh",
+            ),
             "what_is_proven": PROVENANCE_PHRASES[p.provenance],
             "fits": p.fits,
             "chosen": p.chosen,

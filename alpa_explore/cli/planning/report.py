@@ -10,14 +10,13 @@ from alpa_explore.errors import OptionError
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "report",
-        help="several plans as one HTML page",
-        description="Write one self-contained HTML page about plans that were tried: a table to sort, in which what "
-        "differs is marked, the figures of the chosen plan, and that plan beside the fastest others.",
-    ).add_argument
-    argument("files", metavar="PLAN", nargs="+", help="files that `alpa-explore plan -o` wrote")
-    argument("-o", "--output", metavar="FILE", required=True, help="the page")
-    argument("--chosen", type=int, metavar="N", help="the plan whose figures are shown, from 1 (default: the last one)")
+        "report  several plans as one HTML page",
+        "Write one self-contained HTML page about plans that were tried: a table to sort, in which what differs is "
+        "marked, the figures of the chosen plan, and that plan beside the fastest others.",
+    )
+    argument("files PLAN  files that `alpa-explore plan -o` wrote", nargs="+")
+    argument("-o --output FILE  the page", required=True)
+    argument("--chosen N  the plan whose figures are shown, from 1 (default: the last one)", int)
 
 
 def run(options: argparse.Namespace) -> int:

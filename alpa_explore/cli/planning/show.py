@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from alpa_explore.cli.options import add_plan_file
 from alpa_explore.cli.output import print_json, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
@@ -17,12 +18,12 @@ _COLUMNS = tuple(
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
-    argument = command("show", help="show a plan file", description="Show the contents of a plan file.").add_argument
-    argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
-    argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
-    argument("--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches")
-    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    argument("--json", action="store_true", help="print JSON")
+    argument = command("show  show a plan file", "Show the contents of a plan file.")
+    add_plan_file(argument, "FILE")
+    argument("--stage N  the operators of stage N with their specs and seconds", int)
+    argument("--microbatches  iteration time and memory for other numbers of microbatches")
+    argument("--html FILE  write one self-contained page with all figures")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

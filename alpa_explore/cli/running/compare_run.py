@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.options import add_allow_import
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.options import add_allow_import, add_figure
+from alpa_explore.cli.output import check_page, print_json, write_figure
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -26,25 +26,21 @@ _COLUMNS = (
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "compare-run",
-        help="compare measured and predicted times of a run",
-        description="Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the"
-        " forward tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
-    ).add_argument
-    argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
+        "compare-run  compare measured and predicted times of a run",
+        "Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the forward "
+        "tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
+    )
+    argument("folder RUN  the folder of a run that `alpa-explore launch` made")
     argument(
-        "--cluster",
-        metavar="NxM:DEVICE",
-        help="predict with the figures of this cluster, such as one of `alpa-explore calibrate --from-run`",
+        "--cluster NxM:DEVICE  predict with the figures of this cluster, such as one of `alpa-explore calibrate "
+        "--from-run`"
     )
     add_allow_import(argument, "the plan (--cluster, --better-plan)")
     argument(
-        "--better-plan",
-        metavar="FILE",
-        help="plan again with the speed and the links that the run had; write that plan if it is faster. Also while the"
-        " run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint",
+        "--better-plan FILE  plan again with the speed and the links that the run had; write that plan if it is "
+        "faster. Also while the run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint"
     )
-    argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
+    argument("--tasks  one row per task instead of one per kind of task")
     add_figure(argument)
 
 

@@ -33,24 +33,22 @@ exit codes: 0 done, 2 bad input, hosts that cannot be planned for"""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "nodes",
-        help="list the hosts that are attached by Dask",
-        description="List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links"
-        " between them.",
-        epilog=_EPILOG,
-    ).add_argument
-    argument("address", metavar="ADDRESS", help="tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
-    add_hosts(argument)
-    argument("--no-links", action="store_true", help="measure no links")
-    argument(
-        "--calibrate",
-        action="store_true",
-        help="measure the devices on one worker (one to three minutes) and keep the figures for machines of its kind",
+        "nodes  list the hosts that are attached by Dask",
+        "List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links between "
+        "them.",
+        _EPILOG,
     )
-    argument("--quick", action="store_true", help="with --calibrate: fewer shapes of kernels")
-    argument("--keep", action="store_true", help="with ssh: or slurm: keep the workers until Ctrl-C")
-    argument("-o", "--output", metavar="FILE", help="write the cluster (JSON), for --cluster FILE")
-    argument("--json", action="store_true", help="print JSON")
+    argument("address ADDRESS  tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
+    add_hosts(argument)
+    argument("--no-links  measure no links")
+    argument(
+        "--calibrate  measure the devices on one worker (one to three minutes) and keep the figures for machines of "
+        "its kind"
+    )
+    argument("--quick  with --calibrate: fewer shapes of kernels")
+    argument("--keep  with ssh: or slurm: keep the workers until Ctrl-C")
+    argument("-o --output FILE  write the cluster (JSON), for --cluster FILE")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

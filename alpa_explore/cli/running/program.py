@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from alpa_explore.cli.options import add_allow_import
+from alpa_explore.cli.options import add_allow_import, add_plan_file
 from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -19,22 +19,19 @@ _COLUMNS = tuple(
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "program",
-        help="lower a plan to instructions for every rank",
-        description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
-        " deadlock, no value is read after it is freed. Peak bytes are those of all values, without the optimizer"
-        " state. Nothing is run.",
-    ).add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument(
-        "--schedule",
-        metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and dualpipe only"
-        " of a plan made for it (default: the plan's)",
+        "program  lower a plan to instructions for every rank",
+        "Lower a plan file to instructions for every rank and check them: sends are received, ranks do not deadlock, "
+        "no value is read after it is freed. Peak bytes are those of all values, without the optimizer state. "
+        "Nothing is run.",
     )
-    argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
+    add_plan_file(argument)
+    argument(
+        "--schedule NAME  1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and "
+        "dualpipe only of a plan made for it (default: the plan's)"
+    )
+    argument("--rank R  print the instructions of rank R", int)
     add_allow_import(argument)
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
