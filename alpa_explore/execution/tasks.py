@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from alpa_explore.errors import CancelledError
@@ -60,3 +61,25 @@ class Counter:
             self._progress(
                 Progress(pass_name=self.name, done=self.done, total=self.total, elapsed_seconds=self.elapsed)
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The tasks of one pass, and what they are done with."""
+
+    function: Function
+    tasks: Mapping[Any, Any]
+    shared: Any
+    """One value that every task reads, or NOTHING_SHARED."""
+    counter: Counter
+    cancel: threading.Event | None
+    batch_size: int | None
+    """Tasks that are sent together; None for eight batches a worker."""
+
+    def one(self, task: Any) -> Any:
+        """The value of one task."""
+        return call(self.function, self.shared, task)
+
+    def check(self) -> None:
+        """Raise CancelledError when the user has cancelled."""
+        self.counter.check(self.cancel)

@@ -39,10 +39,9 @@ Nodes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageDrift:
-    """The compute of a stage in one iteration."""
+class _Part:
+    """A part of an iteration."""
 
-    stage: int
     predicted_seconds: float
     measured_seconds: float
 
@@ -50,6 +49,13 @@ class StageDrift:
     def ratio(self) -> float:
         """Measured over predicted."""
         return self.measured_seconds / self.predicted_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDrift(_Part):
+    """The compute of a stage in one iteration."""
+
+    stage: int
 
     @property
     def name(self) -> str:
@@ -58,19 +64,12 @@ class StageDrift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkDrift:
+class LinkDrift(_Part):
     """What a link was used for in one iteration."""
 
     nodes: Nodes
     names: tuple[str, ...]
     """Of these nodes: the hosts' where they are known."""
-    predicted_seconds: float
-    measured_seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """Measured over predicted."""
-        return self.measured_seconds / self.predicted_seconds
 
     @property
     def name(self) -> str:
