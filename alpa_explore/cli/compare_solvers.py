@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.options import add_figure, add_model, chosen_model
-from alpa_explore.cli.output import check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
 from alpa_explore.plans.phrases import layers_phrase
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             found=f"{options.time_limit:g} s",
             remedy="Give more than 0; the default is 60.",
         )
-    check_page(options.html)
+    check_file(options.html)
 
     from alpa_explore.formulations.compare import compare_solvers
     from alpa_explore.formulations.comparison import StageInstance

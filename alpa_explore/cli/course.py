@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer, wrote
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 
 def add(command: Any) -> None:
@@ -36,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
         return _sync(folder)
     if options.action == "build":
         return _build(folder, options.output, options.lesson, options.commands)
-    return _list(folder, as_json=options.json)
+    return _list(folder, options)
 
 
-def _list(folder: Path, *, as_json: bool) -> int:
+def _list(folder: Path, options: argparse.Namespace) -> int:
     from alpa_explore.course.lessons.notebook import read_lessons
     from alpa_explore.course.registry import exercises_of
 
@@ -52,11 +51,7 @@ def _list(folder: Path, *, as_json: bool) -> int:
         }
         for lesson in read_lessons(folder)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print(render_table(rows))
-    return 0
+    return answer(options, rows, lambda: render_table(rows))
 
 
 def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[str, argparse.ArgumentParser]) -> int:
@@ -73,7 +68,7 @@ def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[
         commands=commands,
         report=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    print(f"wrote {printable(str(site / 'index.html'))}", file=sys.stderr)
+    wrote(site / "index.html")
     return 0
 
 
@@ -81,5 +76,5 @@ def _sync(folder: Path) -> int:
     from alpa_explore.course.lessons.sync import sync
 
     for path in sync(folder):
-        print(f"wrote {printable(str(path))}", file=sys.stderr)
+        wrote(path)
     return 0

@@ -4,9 +4,13 @@ import argparse
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
+
+_NOTE = """
+Sequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.
+Where no layers are named, their number follows from the blocks and the cluster."""
 
 
 def add(command: Any) -> None:
@@ -31,9 +35,6 @@ def run(options: argparse.Namespace) -> int:
         )
         for e in entries
     ]
-    if options.json:
-        print_json(rows)
-        return 0
     shown = [
         {
             "name": e.name,
@@ -44,9 +45,4 @@ def run(options: argparse.Namespace) -> int:
         }
         for e in entries
     ]
-    print(render_table(shown))
-    print(
-        "\nSequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.\n"
-        "Where no layers are named, their number follows from the blocks and the cluster."
-    )
-    return 0
+    return answer(options, rows, lambda: f"{render_table(shown)}\n{_NOTE}")

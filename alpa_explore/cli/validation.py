@@ -1,12 +1,10 @@
 """`alpa-explore validation`: how good the predictions are, from the measured runs that are stored with this version."""
 
 import argparse
-import sys
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import print_json, wrote
 from alpa_explore.plans.report.text import cell, render_table
-from alpa_explore.units import printable
 
 _NOTE = """± is the mean error, the mean of |predicted / measured − 1|, over the runs that count: those that ran, whose
 source does not doubt their figures, and that have a prediction. 'not fitted': over those that no figure of the cost
@@ -55,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     record = stored_record()
     if options.html is not None:
         write_accuracy_html(options.html, record)
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+        wrote(options.html)
     if options.json:
         print_json(
             {

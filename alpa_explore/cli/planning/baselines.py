@@ -18,7 +18,7 @@ from alpa_explore.cli.options import (
     chosen_cluster,
     chosen_model,
 )
-from alpa_explore.cli.output import check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.baselines.kinds import KINDS, Degrees, resolve
     from alpa_explore.models.catalog import microbatch_size
 
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from alpa_explore.cli.options import add_plan_file
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import check_file, print_json
 from alpa_explore.plans.export.export import TARGETS
 
 
@@ -26,10 +26,9 @@ def run(options: argparse.Namespace) -> int:
     """Print or write the file."""
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.questions.exported import export
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
-    if options.output is not None:
-        check_target(options.output, "The export")
+    check_file(options.output, "The export")
     exported = export(load_plan(options.file), options.to)
     if options.output is not None:
         write_text(options.output, exported.text, "The export")

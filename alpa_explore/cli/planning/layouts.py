@@ -13,7 +13,7 @@ from alpa_explore.cli.options import (
     chosen_model,
     refuse_microbatches,
 )
-from alpa_explore.cli.output import check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.top < 1:
         raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     cluster = chosen_cluster(options)
     with ProgressLine(sys.stderr) as line:

@@ -22,7 +22,7 @@ from alpa_explore.cli.options import (
     chosen_cluster,
     chosen_model,
 )
-from alpa_explore.cli.output import complain, json_text
+from alpa_explore.cli.output import check_file, complain, json_text, write_file
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
@@ -157,11 +157,9 @@ def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
     # Check the input before the planner, and with it torch, is imported.
     from alpa_explore.models.catalog import microbatch_size
-    from alpa_explore.store.write import check_target
 
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
-        if path is not None:
-            check_target(path, what)
+        check_file(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
     by_hand = chosen_baseline(options, pipeline, mappings(spec_constraints))
     check_from_layout(options, pipeline, mappings(spec_constraints))
@@ -268,12 +266,9 @@ def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[st
 def _give(texts: Mapping[str, str], options: argparse.Namespace) -> None:
     """Write the requested files, print their names to stderr, and print the answer."""
     from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
-    from alpa_explore.store.write import write_text
 
-    for kind, path, what in ((PLAN_FILE, options.output, "The plan"), (PAGE, options.html, "The page")):
-        if path is not None:
-            write_text(path, texts[kind], what)
-            print(f"wrote {printable(path)}", file=sys.stderr)
+    write_file(options.output, lambda: texts[PLAN_FILE], "The plan")
+    write_file(options.html, lambda: texts[PAGE])
     print(texts[PRINTED_JSON if options.json else PRINTED])
 
 

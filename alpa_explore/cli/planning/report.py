@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any
 
+from alpa_explore.cli.output import check_file
 from alpa_explore.errors import OptionError
 
 
@@ -21,9 +22,7 @@ def add(command: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
-    from alpa_explore.store.write import check_target
-
-    check_target(options.output, "The report")
+    check_file(options.output, "The report")
     count = len(options.files)
     chosen = count if options.chosen is None else options.chosen
     if not 1 <= chosen <= count:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore.cli.options import add_figure, add_model, add_question, chosen_model, refuse_microbatches
-from alpa_explore.cli.output import check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.tables import row_of
@@ -38,7 +38,7 @@ def add(command: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each device and number of nodes. 1 where the model fits on none."""
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     with ProgressLine(sys.stderr) as line:
         line.say(f"pricing {model.name} on {options.nodes} nodes of {options.devices}")

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from alpa_explore.cli.options import add_plan_file
-from alpa_explore.cli.output import print_json, write_page
+from alpa_explore.cli.output import answer, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
@@ -34,19 +34,9 @@ def run(options: argparse.Namespace) -> int:
     write_page(plan, options.html)
     if options.stage is not None:
         rows = sharding_table(plan, options.stage)
-        if options.json:
-            print_json(rows)
-        else:
-            print(render_table(rows, _COLUMNS))
-    elif options.microbatches:
+        return answer(options, rows, lambda: render_table(rows, _COLUMNS))
+    if options.microbatches:
         from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
-        if options.json:
-            print_json(microbatches_table(plan))
-        else:
-            print(microbatches_report(plan))
-    elif options.json:
-        print_json(plan_summary(plan))
-    else:
-        print(plan_report(plan))
-    return 0
+        return answer(options, microbatches_table(plan), lambda: microbatches_report(plan))
+    return answer(options, plan_summary(plan), lambda: plan_report(plan))

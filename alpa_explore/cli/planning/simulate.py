@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.options import add_plan_file
-from alpa_explore.cli.output import print_json, write_page
+from alpa_explore.cli.output import check_file, print_json, write_page
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -54,11 +54,10 @@ def run(options: argparse.Namespace) -> int:
     )
     from alpa_explore.schedules.csv_file import write_csv
     from alpa_explore.schedules.simulator.trace import chrome_trace
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
     for path, what in ((options.trace, "The trace"), (options.csv, "The schedule"), (options.html, "The page")):
-        if path is not None:
-            check_target(path, what)
+        check_file(path, what)
     plan = load_plan(options.file)
     timelines = _timelines(plan, options)
     several = len(timelines) > 1

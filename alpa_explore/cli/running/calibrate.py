@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.options import add_allow_import
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -58,12 +58,8 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.cluster.files import checked_name
     from alpa_explore.cluster.presets import load_preset
     from alpa_explore.errors import OptionError
-    from alpa_explore.store.write import check_target
 
-    if options.output is not None:
-        check_target(options.output, "The device file")
-        if not options.output.lower().endswith(".json"):
-            raise OptionError("The device file is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
+    check_file(options.output, "The device file", is_json=True)
     checked_name(options.name, "--name cannot be the name of a device")
     given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
     if options.from_run and given:

@@ -1,15 +1,13 @@
 """`alpa-explore compare-run RUN`: compare the measured and predicted times of a run, task by task."""
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from alpa_explore.cli.options import add_allow_import, add_figure
-from alpa_explore.cli.output import check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure, wrote
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 _COLUMNS = (
     "tasks",
@@ -53,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.better_plan is not None:
         return _better_plan(options)
-    check_page(options.html)
+    check_file(options.html)
     cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
     measured = load_measured(options.folder, cluster, allow_import=options.allow_import)
     write_figure(lambda: run_figure(measured), options.html)
@@ -79,9 +77,8 @@ def _better_plan(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.questions.better_plan import better_plan
     from alpa_explore.runtime.drift import drift_of
-    from alpa_explore.store.write import check_target
 
-    check_target(options.better_plan, "The plan")
+    check_file(options.better_plan, "The plan")
     home = Path(options.folder)
     drift = drift_of(home)
     if drift is None:
@@ -96,5 +93,5 @@ def _better_plan(options: argparse.Namespace) -> int:
     print(f"with the measured figures {better}")
     if better.best is not better.present:
         save_plan(better.best, options.better_plan)
-        print(f"wrote {printable(options.better_plan)}", file=sys.stderr)
+        wrote(options.better_plan)
     return 0

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.options import add_hosts
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -57,14 +57,8 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.attached.starting import SLURM, SSH, scheduler_of
     from alpa_explore.cluster.files import is_file_name
     from alpa_explore.errors import OptionError
-    from alpa_explore.store.write import check_target
 
-    if options.output is not None:
-        check_target(options.output, "The cluster file")
-        if not options.output.lower().endswith(".json"):
-            raise OptionError(
-                "The cluster file is JSON", found=options.output, remedy=f"Name it {options.output}.json."
-            )
+    check_file(options.output, "The cluster file", is_json=True)
     if options.keep and not (options.address.startswith(SSH) or options.address == SLURM):
         raise OptionError(
             "--keep is for workers that this command starts",

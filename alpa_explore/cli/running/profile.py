@@ -11,7 +11,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cli.options import add_plan_file
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.units import printable
 
@@ -52,11 +52,9 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.errors import OptionError
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.plans.rebuild import rebuild
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
-    check_target(options.output, "The file of kernels")
-    if not options.output.lower().endswith(".json"):
-        raise OptionError("The file of kernels is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
+    check_file(options.output, "The file of kernels", is_json=True)
     if not options.seconds > 0:
         raise OptionError(
             "The seconds of a profile must be positive", found=f"{options.seconds} s", remedy="Give 30 or so."

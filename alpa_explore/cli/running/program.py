@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.options import add_allow_import, add_plan_file
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -52,28 +52,20 @@ def run(options: argparse.Namespace) -> int:
                 "There is no such rank", found=f"--rank {options.rank}", remedy=f"Give one of 0 to {program.ranks[-1]}."
             )
         lines = [printable(line) for line in rank_lines(program, options.rank)]
-        if options.json:
-            print_json(lines)
-        else:
-            print("\n".join(lines))
-        return 0
+        return answer(options, lines, lambda: "\n".join(lines))
     live = live_bytes(program)
     rows = program_rows(program, live)
-    if options.json:
-        print_json(
-            {
-                "schedule": program.schedule.name,
-                "num_microbatches": program.schedule.num_microbatches,
-                "checked": True,
-                "instructions": program.instruction_count,
-                "stages": rows,
-                "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
-            }
-        )
-    else:
-        print(render_table(rows, _COLUMNS))
-        print(
-            f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
-            f" {program.schedule.name}, checked: sends are received, no rank waits for ever, values are freed once."
-        )
-    return 0
+    schedule = program.schedule
+    checked = (
+        f"{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
+        f" {schedule.name}, checked: sends are received, no rank waits for ever, values are freed once."
+    )
+    value = {
+        "schedule": schedule.name,
+        "num_microbatches": schedule.num_microbatches,
+        "checked": True,
+        "instructions": program.instruction_count,
+        "stages": rows,
+        "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
+    }
+    return answer(options, value, lambda: f"{render_table(rows, _COLUMNS)}\n\n{checked}")
