@@ -32,6 +32,7 @@ from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
 from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
 from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.folder import read_hosts
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
 from alpa_explore.runtime.ranks.times import RunningTimes
@@ -53,7 +54,7 @@ def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> S
         return None
     place, first = urlsplit(init_method), rank == ranks[0]
     given = parse_qs(place.query).get("listen")
-    host_of = _hosts(folder)
+    host_of = read_hosts(folder)
     try:
         store = dist.TCPStore(  # type: ignore[attr-defined]  # public, but missing in its `__all__`
             place.hostname or "",
@@ -86,14 +87,6 @@ def _wait(store: Store, ranks: tuple[int, ...], rank: int, host_of: dict[str, st
             + ", ".join(_who(other, host_of) for other in missing),
             remedy="Look at the logs of these ranks, and at the network between the hosts.",
         ) from error
-
-
-def _hosts(folder: Path) -> dict[str, str]:
-    path = folder / "hosts.json"
-    if not path.exists():
-        return {}
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _who(rank: int, host_of: dict[str, str]) -> str:
