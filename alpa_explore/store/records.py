@@ -32,7 +32,8 @@ def plain(value: Any) -> Any:
 
 def record(kind: type[_T], body: Mapping[str, Any], place: str = "it", *, checked: bool = True) -> _T:
     """The dataclass `kind` from an object of JSON. ValueError, with the place of what does not fit."""
-    reader = _reader(kind, checked)
+    hint: Any = kind
+    reader = _reader(hint, checked)
     assert reader is not None, "a dataclass"
     found: _T = reader(body, place)
     return found
