@@ -8,7 +8,6 @@ disjoint pairs, first one direction, then the other.
 import asyncio
 import secrets
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,13 @@ from urllib.parse import urlsplit
 from alpa_explore.attached import tuning, worker_side
 from alpa_explore.attached.calibrations import calibrate_on
 from alpa_explore.attached.cluster_of import cluster_of
-from alpa_explore.attached.connection import call, connected, scheduler_address
+from alpa_explore.attached.connection import call, call_one, connected, scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.execution.tasks import TaskCount
 
 
 async def find_hosts(client: Any, chosen: Sequence[str] = ()) -> tuple[Host, ...]:
@@ -159,21 +159,14 @@ async def measure_links(
 ) -> tuple[MeasuredLink, ...]:
     """The links inside the hosts, then those between them, in the order of the hosts. CancelledError on `cancel`."""
     rounds = [[(host, host) for host in hosts], *rounds_of_pairs(hosts)]
-    total, start = sum(len(pairs) for pairs in rounds), time.monotonic()
+    counter = TaskCount(PASS_NAME, sum(len(pairs) for pairs in rounds), progress)
     found: dict[tuple[str, str], MeasuredLink] = {}
-
-    def report() -> None:
-        if progress is not None:
-            elapsed = time.monotonic() - start
-            progress(Progress(pass_name=PASS_NAME, done=len(found), total=total, elapsed_seconds=elapsed))
-
-    report()
     for pairs in rounds:
         if cancel is not None and cancel.is_set():
             raise CancelledError("Attaching was cancelled", found="Cancel", remedy="Attach again to measure all links.")
         links = await asyncio.gather(*(_measure(client, source, target) for source, target in pairs))
         found |= {(link.source, link.target): link for link in links}
-        report()
+        counter.add(len(links))
     order = {host.name: number for number, host in enumerate(hosts)}
     return tuple(sorted(found.values(), key=lambda k: (not k.inside, order[k.source], order[k.target])))
 
@@ -195,14 +188,11 @@ async def _measure(client: Any, source: Host, target: Host) -> MeasuredLink:
     link = MeasuredLink(source=source.name, target=target.name)
     secret = secrets.token_bytes(worker_side.SECRET_BYTES)
     listener, sender = target.workers[-1], source.workers[0]
-    port = (await call(client, [listener], worker_side.listen, target.address, secret, seconds=tuning.CONNECT_SECONDS))[
-        listener
-    ]
+    port = await call_one(client, listener, worker_side.listen, target.address, secret, seconds=tuning.CONNECT_SECONDS)
     if not isinstance(port, int):
         return replace(link, fault=f"{target.name} cannot listen: {port}")
-    sent = (
-        await call(client, [sender], worker_side.transferred, target.address, port, secret, seconds=_TRANSFER_SECONDS)
-    )[sender]
+    where = (target.address, port, secret)
+    sent = await call_one(client, sender, worker_side.transferred, *where, seconds=_TRANSFER_SECONDS)
     if not isinstance(sent, dict):
         return replace(link, fault=f"the worker of {source.name} failed: {sent}")
     if "fault" in sent:

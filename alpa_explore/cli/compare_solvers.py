@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 MOST_DEVICES = 1024
 MOST_AXES = 3
 _MESH = re.compile(r"\s*\(?\s*(\d+(?:\s*[x×,]\s*\d+)*)\s*\)?\s*")
-_COLUMNS = tuple(
-    """
-    solver variables constraints build_seconds solve_seconds repair_seconds total_seconds objective_seconds gap_fraction
-    own_gap_fraction differing_nodes batch_only_fraction own_batch_only_fraction
-    """.split()
+_COLUMNS = (
+    "solver variables constraints build_seconds solve_seconds repair_seconds total_seconds objective_seconds "
+    "gap_fraction own_gap_fraction differing_nodes batch_only_fraction own_batch_only_fraction"
 )
 _EPILOG = """example:
   alpa-explore compare-solvers gpt-1.3b --mesh 16x8 -B 32

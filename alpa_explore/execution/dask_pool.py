@@ -21,7 +21,7 @@ import distributed
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
 from alpa_explore.execution.quiet import quiet_client
-from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Work, call
+from alpa_explore.execution.tasks import NOTHING_SHARED, TaskCount, Work, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client
@@ -136,7 +136,7 @@ class DaskPool:
         self.client.replicate(last[1])  # workers may have come since
         return last[1]
 
-    def _check_shared(self, common: Future, counter: Counter) -> None:
+    def _check_shared(self, common: Future, counter: TaskCount) -> None:
         """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
         if common.status != "finished":
             self._outcome(common, counter)
@@ -192,11 +192,11 @@ class DaskPool:
                     "All workers are gone", f"none came back within {tuning.WORKERS_SECONDS} s", work.counter
                 )
 
-    def _check_alive(self, counter: Counter) -> None:
+    def _check_alive(self, counter: TaskCount) -> None:
         if self.client.status != "running":
             raise self._gone("The dask scheduler is gone", "it closed the connection", counter)
 
-    def _outcome(self, future: Future, counter: Counter) -> _Outcome:
+    def _outcome(self, future: Future, counter: TaskCount) -> _Outcome:
         try:
             if future.status in ("finished", "error"):
                 outcome: _Outcome = _unpack(future.result())
@@ -210,7 +210,7 @@ class DaskPool:
         self._check_alive(counter)
         raise self._gone("The dask scheduler dropped a task", f"it is {future.status}", counter)
 
-    def _gone(self, what: str, found: str, counter: Counter) -> ExecutorError:
+    def _gone(self, what: str, found: str, counter: TaskCount) -> ExecutorError:
         return ExecutorError(
             what, found=f"{found}; {counter.done} of {counter.total} tasks of {counter.name} were done", remedy=_ADVICE
         )

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, Work
+from alpa_explore.execution.tasks import NOTHING_SHARED, Function, TaskCount, Work
 
 if TYPE_CHECKING:
     from alpa_explore.execution.dask_pool import DaskPool
@@ -136,7 +136,7 @@ class Executor:
         results that preceded it; CancelledError when `cancel` is set (checked between tasks: a running task is not
         stopped); ExecutorError when the workers or their scheduler are gone. Results that were yielded stay valid.
         """
-        counter = Counter(name, len(tasks), progress)
+        counter = TaskCount(name, len(tasks), progress)
         work = Work(
             function=function, tasks=tasks, shared=shared, counter=counter, cancel=cancel, batch_size=batch_size
         )
@@ -167,7 +167,7 @@ class Executor:
         elif work.tasks:
             yield from self.start().run(work)
 
-    def _worth_moving(self, counter: Counter, left: int) -> bool:
+    def _worth_moving(self, counter: TaskCount, left: int) -> bool:
         if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
             return False
         # Where other programs keep the processors busy, workers would only share them.

@@ -23,7 +23,7 @@ def call(function: Function, shared: Any, task: Any) -> Any:
     return function(task) if shared is NOTHING_SHARED else function(shared, task)
 
 
-class Counter:
+class TaskCount:
     """Counts the finished tasks of one pass and calls the progress callback."""
 
     def __init__(self, name: str, total: int, progress: ProgressCallback | None) -> None:
@@ -42,9 +42,9 @@ class Counter:
         """Seconds of the processor in this thread since the pass began: fewer where other programs take turns."""
         return time.thread_time() - self._busy_start
 
-    def add(self) -> None:
-        """Count one more finished task."""
-        self.done += 1
+    def add(self, count: int = 1) -> None:
+        """Count one more finished task, or so many."""
+        self.done += count
         self._report()
 
     def check(self, cancel: threading.Event | None) -> None:
@@ -71,7 +71,7 @@ class Work:
     tasks: Mapping[Any, Any]
     shared: Any
     """One value that every task reads, or NOTHING_SHARED."""
-    counter: Counter
+    counter: TaskCount
     cancel: threading.Event | None
     batch_size: int | None
     """Tasks that are sent together; None for eight batches a worker."""

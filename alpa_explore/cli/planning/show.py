@@ -9,11 +9,7 @@ from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
 
-_COLUMNS = tuple(
-    """
-    operator op phase layer strategy inputs outputs compute_seconds communication_seconds
-    """.split()
-)
+_COLUMNS = "operator op phase layer strategy inputs outputs compute_seconds communication_seconds"
 
 
 def add(command: Any) -> None:

@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.schedules.simulator.timeline import Timeline
 
-_COLUMNS = tuple(
-    """
-    submesh stages busy_seconds bubble_fraction warm_up_seconds cool_down_seconds microbatches_held weight_bytes
-    gradient_bytes optimizer_bytes activation_bytes workspace_bytes peak_bytes memory_fraction
-    """.split()
+_COLUMNS = (
+    "submesh stages busy_seconds bubble_fraction warm_up_seconds cool_down_seconds microbatches_held weight_bytes "
+    "gradient_bytes optimizer_bytes activation_bytes workspace_bytes peak_bytes memory_fraction"
 )
 
 

@@ -10,14 +10,8 @@ from alpa_explore.cli.output import check_file, print_json, write_figure, wrote
 from alpa_explore.plans.report.text import render_table
 
 _COLUMNS = (
-    "tasks",
-    "count",
-    "predicted_seconds",
-    "measured_seconds",
-    "ratio",
-    "predicted_collective_seconds",
-    "measured_collective_seconds",
-    "measured_receive_seconds",
+    "tasks count predicted_seconds measured_seconds ratio "
+    "predicted_collective_seconds measured_collective_seconds measured_receive_seconds"
 )
 
 

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -145,28 +146,29 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown, checkpoints, failures, retries, passed_over = 0, 0, 0, 0, 0
+    shown: dict[str, int] = {}
+
+    def new(name: str) -> Sequence[Any]:
+        found: Sequence[Any] = getattr(progress, name)
+        first, shown[name] = shown.get(name, 0), len(found)
+        return found[first:]
+
     while True:
         progress = handle.progress
-        for why in progress.failures[failures:]:
+        for why in new("failures"):
             complain(f"{why} Looking for where the run can go on.")
-        failures = len(progress.failures)
-        for why in progress.passed_over[passed_over:]:
+        for why in new("passed_over"):
             complain(f"passed over: {why}")
-        passed_over = len(progress.passed_over)
-        for retry in progress.retries[retries:]:
+        for retry in new("retries"):
             complain(str(retry))
-            shown = retry.first_step - progress.first_step  # what was lost is shown again
-        retries = len(progress.retries)
-        for step in progress.steps[shown:]:
+            shown["steps"] = retry.first_step - progress.first_step  # what was lost is shown again
+        for step in new("steps"):
             # JSON has no NaN.
             figures = {k: v if v == v else None for k, v in asdict(step).items()}
             print(json.dumps(figures, allow_nan=False), flush=True)
-        shown = len(progress.steps)
-        for kept in progress.checkpoints[checkpoints:]:
+        for kept in new("checkpoints"):
             what = f"checkpoint of step {kept.step}" if kept.kind == "state" else "trained weights"
             complain(f"{what} in {kept.folder}: {units.bytes_(kept.bytes)}, written in {units.seconds(kept.seconds)}")
-        checkpoints = len(progress.checkpoints)
         if progress.state not in ("preparing", "running"):
             return
         sys.stdout.flush()

@@ -9,11 +9,7 @@ from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
-_COLUMNS = tuple(
-    """
-    stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes
-    """.split()
-)
+_COLUMNS = "stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes"
 
 
 def add(command: Any) -> None:

@@ -12,7 +12,7 @@ from alpa_explore.figures.marks import Plots, labels, legend_below, legend_entry
 from alpa_explore.figures.placing import fitted, label_positions
 from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, halo, ink, lines, safe
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.report.tried import NoPlan

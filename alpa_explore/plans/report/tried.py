@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
-from alpa_explore.plans.report.differences import settings_in_words
+from alpa_explore.plans.report.compare import settings_in_words
 from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue

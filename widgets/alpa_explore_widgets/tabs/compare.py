@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore import units
-from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.compare import differences
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
 
