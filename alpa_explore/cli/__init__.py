@@ -42,34 +42,12 @@ FAULT = 70
 """Exit code for a bug of alpa-explore (EX_SOFTWARE of sysexits.h), never for bad input."""
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 """Errors of a stdout that is a full disk."""
-_COMMANDS = (
-    plan,
-    show,
-    simulate,
-    export,
-    report,
-    program,
-    launch,
-    verify,
-    compare_run,
-    logs,
-    baselines,
-    layouts,
-    scale,
-    predict,
-    coverage,
-    solve,
-    compare_solvers,
-    models,
-    clusters,
-    validation,
-    nodes,
-    calibrate,
-    profile,
-    course,
-    lab,
-    app,
-)
+_OF_PLANS = (plan, show, simulate, export, report)
+_OF_RUNS = (program, launch, verify, compare_run, logs)
+_OF_LAYOUTS = (baselines, layouts, scale, predict)
+_OF_PROBLEMS = (coverage, solve, compare_solvers)
+_OF_DEVICES = (models, clusters, validation, nodes, calibrate, profile)
+_COMMANDS = (*_OF_PLANS, *_OF_RUNS, *_OF_LAYOUTS, *_OF_PROBLEMS, *_OF_DEVICES, course, lab, app)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -91,12 +91,13 @@ def _as_draft_4(part: Any) -> Any:
 
 def _in_words(refusal: fastjsonschema.JsonSchemaValueException) -> str:
     """'costs.candidates[3][4]: -1 must be bigger than or equal to 0'."""
-    place = refusal.name.removeprefix("data").removeprefix(".")
+    name = str(refusal.name)
+    place = name.removeprefix("data").removeprefix(".")
     if refusal.rule == "required":
         missing = next(key for key in refusal.rule_definition if key not in refusal.value)
         said = f"{missing!r} is missing"
     else:
-        said = f"{refusal.value!r} {refusal.message.removeprefix(refusal.name).strip()}"
+        said = f"{refusal.value!r} {refusal.message.removeprefix(name).strip()}"
     return f"{place}: {_shortened(said)}".removeprefix(": ")
 
 

@@ -39,6 +39,7 @@ from alpa_explore.runtime.ranks.times import RunningTimes
 from alpa_explore.runtime.ranks.transport import ProcessTransport
 from alpa_explore.runtime.reports import EventReader, Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
+from alpa_explore.store.records import plain
 
 
 def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> Store | None:
@@ -129,14 +130,11 @@ class _RankState:
         if worker is None or worker.executor.now is None:
             return Heartbeat(instructions=0, doing="its start", waits_for="")
         task, instruction = worker.executor.now
+        done = worker.executor.instructions_done + worker.writer.pieces_written
         if worker.saving:
-            done = worker.executor.instructions_done + worker.writer.pieces_written
             return Heartbeat(instructions=done, waits_for="", doing=worker.saving)
-        return Heartbeat(
-            instructions=worker.executor.instructions_done + worker.writer.pieces_written,
-            waits_for=worker.transport.waits_for,
-            doing=f"task {task}, {_named(instruction, worker.job)}",
-        )
+        doing = f"task {task}, {_named(instruction, worker.job)}"
+        return Heartbeat(instructions=done, waits_for=worker.transport.waits_for, doing=doing)
 
 
 def _last() -> deque[float]:
@@ -326,14 +324,7 @@ class _Worker:
         torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
     def _finish(self) -> None:
-        tasks = {
-            str(task): {
-                "seconds": list(measured.seconds),
-                "collective_seconds": list(measured.collective_seconds),
-                "receive_seconds": list(measured.receive_seconds),
-            }
-            for task, measured in self.measured.items()
-        }
+        tasks = {str(task): plain(measured) for task, measured in self.measured.items()}
         peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()
