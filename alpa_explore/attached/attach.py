@@ -1,4 +1,4 @@
-"""`ax.attach`: find the hosts of a Dask scheduler, measure their links, and make a cluster of them.
+"""`ax.attach`: find the hosts of a Dask scheduler, measure their links, make a cluster of them, and keep it in a file.
 
 Links between hosts and inside them are measured by TCP transfers from worker to worker. Every ordered pair of hosts is
 measured, as a link may be slow or closed in one direction only. A host takes part in one transfer at a time: rounds of
@@ -6,6 +6,8 @@ disjoint pairs, first one direction, then the other.
 """
 
 import asyncio
+import json
+import os
 import secrets
 import threading
 from collections import Counter, defaultdict
@@ -24,9 +26,14 @@ from alpa_explore.attached.connection import call, call_one, connected, schedule
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.execution.tasks import TaskCount
+from alpa_explore.store.forms import conform
+from alpa_explore.store.read import read_json
+from alpa_explore.store.records import plain, record
+from alpa_explore.store.write import write_text
 
 
 async def find_hosts(client: Any, chosen: Sequence[str] = ()) -> tuple[Host, ...]:
@@ -289,3 +296,45 @@ def alone(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Run a coroutine on an event loop of its own: a notebook's thread has one that runs already."""
     with ThreadPoolExecutor(1, thread_name_prefix="alpa-explore attach") as thread:
         return thread.submit(lambda: asyncio.run(work())).result()
+
+
+FORMAT, VERSION = "alpa_explore.attached", 1
+"""Of the section `measured` of a cluster file, which holds the hosts."""
+
+
+def attached_document(attached: Attached) -> dict[str, Any]:
+    """Hosts and links as JSON can hold them: the section `measured`."""
+    return {"format": FORMAT, "version": VERSION, **plain(attached)}
+
+
+def save_attached(attached: Attached, path: str | os.PathLike[str], *, devices_per_node: int | None = None) -> None:
+    """Write the cluster file. ClusterError where the hosts make no cluster, PlanFileError where writing fails."""
+    cluster = attached.cluster(devices_per_node)
+    device = plain(replace(cluster.device, measured=None))
+    body = {
+        "name": device.pop("name"),
+        "source": device.pop("source"),
+        "nodes": cluster.nodes,
+        "devices_per_node": cluster.devices_per_node,
+        "device": {key: value for key, value in device.items() if value is not None},
+        "inside_node": plain(cluster.inside_node),
+        "between_nodes": plain(cluster.between_nodes),
+        "measured": attached_document(attached),
+    }
+    write_text(path, json.dumps(body, indent=1, ensure_ascii=False) + "\n", "The cluster file")
+
+
+def load_attached(path: str | os.PathLike[str]) -> Attached:
+    """The hosts and links in a cluster file that `save_attached` wrote. ClusterError for any other file."""
+    try:
+        measured = conform(read_json(path, MOST_BYTES), {"measured": {"format": str, "version": int}})["measured"]
+        if (measured["format"], measured["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"its hosts have the format {measured['format'][:50]} {measured['version']}")
+        return record(Attached, measured, "measured")
+    except (OSError, ValueError) as error:  # not UTF-8, not JSON, not of this form
+        found = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"{path} holds no attached hosts",
+            found=found[:300],
+            remedy="Give a file that `alpa-explore nodes -o` wrote.",
+        ) from error

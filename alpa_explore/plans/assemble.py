@@ -254,8 +254,8 @@ def with_predicted(plan: Plan) -> Plan:
     time = None if plan.options.pipeline.paper else iteration_time(plan)
     if time is None:
         return plan
-    seconds, bubble = time.planned_seconds, time.bubble_fraction
-    return plan.with_memo(predicted=replace(eq_2, iteration_seconds=seconds, bubble_fraction=bubble))
+    predicted = replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction)
+    return plan.with_memo(predicted=predicted)
 
 
 def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions) -> Plan:

@@ -53,7 +53,7 @@ def add(command: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Attach, print both tables, write the file."""
-    from alpa_explore.attached.file import attached_document, load_attached, save_attached
+    from alpa_explore.attached.attach import attached_document, load_attached, save_attached
     from alpa_explore.attached.starting import SLURM, SSH, scheduler_of
     from alpa_explore.cluster.files import is_file_name
     from alpa_explore.errors import OptionError
