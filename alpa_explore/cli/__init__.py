@@ -6,7 +6,7 @@ Ctrl-C. Every command has `add(command)`, which calls `command('NAME  what it do
 that can be wrong with the input has been checked.
 
     output, progress_line    what all commands print with
-    options                  the model of a command: MODEL, --hf, --sequence; and what all ask that price an iteration
+    options                  the arguments of a command, a line each as in its --help; those that several ask
     models, clusters, validation          what is built in: catalogue, device presets, measured runs
     planning/                plan, show, simulate, export, report, baselines, layouts, scale, predict
     solve, compare_solvers, coverage      the sharding problem of a stage
