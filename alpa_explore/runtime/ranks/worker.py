@@ -30,7 +30,7 @@ from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
-from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
+from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.folder import read_hosts
 from alpa_explore.runtime.job import RankJob, read_job
@@ -239,7 +239,7 @@ class _Worker:
     def _due(self, done: int) -> tuple[bool, bool]:
         """Whether the run has a checkpoint after so many steps, and whether one is asked for."""
         every, last = self.job.options.checkpoint_every, done == self.job.options.steps
-        asked = requested_step(self.folder)
+        asked = said(self.folder, REQUESTED)
         return bool(every) and (done % (every or 1) == 0 or last), asked is not None and (asked == done or last)
 
     def _save(self, doing: str, write: Callable[[], Mapping[str, Any]]) -> None:
@@ -281,9 +281,9 @@ class _Worker:
         """
         self.saving = f"waiting until the checkpoint of step {step} is whole"
         end = time.monotonic() + self.job.options.stall_seconds / 2
-        while (whole_step(self.folder) or 0) < step and time.monotonic() < end:
+        while (said(self.folder, WHOLE) or 0) < step and time.monotonic() < end:
             self.writer.check()
-            if requested and (requested_step(self.folder) or 0) > step:
+            if requested and (said(self.folder, REQUESTED) or 0) > step:
                 break
             time.sleep(tuning.WHOLE_POLL_SECONDS)
         self.saving = ""
