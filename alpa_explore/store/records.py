@@ -16,18 +16,24 @@ from alpa_explore.store.forms import conform
 _T = TypeVar("_T")
 _Reader = Callable[[Any, str], Any]
 """(value, its place) -> the value of a field. ValueError where it is of another kind."""
-_SCALARS = (str, int, float, bool, NoneType)
+_SCALARS = frozenset((str, int, float, bool, NoneType))
 
 
 def plain(value: Any) -> Any:
-    """A value, and the records in it, as dicts, lists, strings, numbers, booleans and None."""
-    if type(value) in _SCALARS:
+    """A value, and the records in it, as dicts, tuples, lists, strings, numbers, booleans and None: what JSON can hold.
+    A tuple stays one; it holds records or none."""
+    kind = type(value)
+    if kind in _SCALARS or (kind is tuple and not (value and is_dataclass(value[0]))):
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _names(type(value))}
+    if is_dataclass(kind):
+        pairs = ((name, getattr(value, name)) for name in _names(kind))
+        return {name: one if type(one) in _SCALARS else plain(one) for name, one in pairs}
     if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        each = (plain(one) for one in value)
+        return tuple(each) if kind is tuple else list(each)
+    return value
 
 
 def record(kind: type[_T], body: Mapping[str, Any], place: str = "it", *, checked: bool = True) -> _T:

@@ -60,20 +60,20 @@ def to_document(plan: PlanValue) -> Document:
             "inside_node": plain(cluster.inside_node),
             "between_nodes": plain(cluster.between_nodes),
             **({"others": [_kind_document(kind) for kind in cluster.others]} if cluster.others else {}),
-            **({"levels": plain(cluster.levels)} if cluster.levels else {}),
+            **({"levels": plain([*cluster.levels])} if cluster.levels else {}),
         },
         "options": plain(plan.options),
-        "layers": plain(plan.layers),
+        "layers": plain([*plan.layers]),
         "stages": [_stage_document(stage) for stage in plan.stages],
         "interleaved": [_stage_document(stage) for stage in plan.interleaved],
         "predicted": plain(plan.predicted)
         | {"objective_seconds": objective_seconds(plan)}
         | ({} if time is None else {"sends_seconds": time.sends_seconds}),
-        "t_max_sweep": plain(plan.t_max_sweep),
+        "t_max_sweep": plain([*plan.t_max_sweep]),
         "statistics": plain(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": [warning for warning in plan.warnings if not warning.startswith(OF_ONE_RUN)],
-        "microbatches": plain(plan.microbatches),
-        "schedules": plain(plan.schedules),
+        "microbatches": plain([*plan.microbatches]),
+        "schedules": plain([*plan.schedules]),
         "costs": _costs_document(plan.costs),
     }
 
@@ -106,6 +106,7 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
 
 def _stage_document(stage: PlanStage) -> Document:
     body: Document = plain(stage)
+    body |= {name: list(body[name]) for name in ("operators", "tensors")}
     return body if stage.device else {name: value for name, value in body.items() if name != "device"}
 
 
