@@ -14,10 +14,10 @@ Read in this order:
     starting       workers started by SSH or in an allocation of Slurm, where there is no scheduler yet
     calibrations   device files kept by machine, and the measurement of one on a worker
     cluster_of     the cluster of equal hosts, or why there is none
-    attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`
+    attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`, also as a
+                   cluster file, which `--cluster FILE` reads
     tables         hosts and links as rows of tables
     profile        time the kernels of a plan on the hosts, or here: `profile`
-    file           the result as a cluster file, which `--cluster FILE` reads
 
 Nothing here starts a run. Dask and torch are imported when they are needed.
 

@@ -1,4 +1,4 @@
-"""`ax.attach`: find the hosts of a Dask scheduler, measure their links, and make a cluster of them.
+"""`ax.attach`: find the hosts of a Dask scheduler, measure their links, make a cluster of them, and keep it in a file.
 
 Links between hosts and inside them are measured by TCP transfers from worker to worker. Every ordered pair of hosts is
 measured, as a link may be slow or closed in one direction only. A host takes part in one transfer at a time: rounds of
@@ -6,11 +6,12 @@ disjoint pairs, first one direction, then the other.
 """
 
 import asyncio
+import json
+import os
 import secrets
 import threading
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,12 +22,18 @@ from urllib.parse import urlsplit
 from alpa_explore.attached import tuning, worker_side
 from alpa_explore.attached.calibrations import calibrate_on
 from alpa_explore.attached.cluster_of import cluster_of
-from alpa_explore.attached.connection import call, connected, scheduler_address
+from alpa_explore.attached.connection import call, call_one, connected, scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.execution.tasks import TaskCount
+from alpa_explore.store.forms import conform
+from alpa_explore.store.read import read_json
+from alpa_explore.store.records import plain, record
+from alpa_explore.store.write import write_text
 
 
 async def find_hosts(client: Any, chosen: Sequence[str] = ()) -> tuple[Host, ...]:
@@ -159,21 +166,14 @@ async def measure_links(
 ) -> tuple[MeasuredLink, ...]:
     """The links inside the hosts, then those between them, in the order of the hosts. CancelledError on `cancel`."""
     rounds = [[(host, host) for host in hosts], *rounds_of_pairs(hosts)]
-    total, start = sum(len(pairs) for pairs in rounds), time.monotonic()
+    counter = TaskCount(PASS_NAME, sum(len(pairs) for pairs in rounds), progress)
     found: dict[tuple[str, str], MeasuredLink] = {}
-
-    def report() -> None:
-        if progress is not None:
-            elapsed = time.monotonic() - start
-            progress(Progress(pass_name=PASS_NAME, done=len(found), total=total, elapsed_seconds=elapsed))
-
-    report()
     for pairs in rounds:
         if cancel is not None and cancel.is_set():
             raise CancelledError("Attaching was cancelled", found="Cancel", remedy="Attach again to measure all links.")
         links = await asyncio.gather(*(_measure(client, source, target) for source, target in pairs))
         found |= {(link.source, link.target): link for link in links}
-        report()
+        counter.add(len(links))
     order = {host.name: number for number, host in enumerate(hosts)}
     return tuple(sorted(found.values(), key=lambda k: (not k.inside, order[k.source], order[k.target])))
 
@@ -195,14 +195,11 @@ async def _measure(client: Any, source: Host, target: Host) -> MeasuredLink:
     link = MeasuredLink(source=source.name, target=target.name)
     secret = secrets.token_bytes(worker_side.SECRET_BYTES)
     listener, sender = target.workers[-1], source.workers[0]
-    port = (await call(client, [listener], worker_side.listen, target.address, secret, seconds=tuning.CONNECT_SECONDS))[
-        listener
-    ]
+    port = await call_one(client, listener, worker_side.listen, target.address, secret, seconds=tuning.CONNECT_SECONDS)
     if not isinstance(port, int):
         return replace(link, fault=f"{target.name} cannot listen: {port}")
-    sent = (
-        await call(client, [sender], worker_side.transferred, target.address, port, secret, seconds=_TRANSFER_SECONDS)
-    )[sender]
+    where = (target.address, port, secret)
+    sent = await call_one(client, sender, worker_side.transferred, *where, seconds=_TRANSFER_SECONDS)
     if not isinstance(sent, dict):
         return replace(link, fault=f"the worker of {source.name} failed: {sent}")
     if "fault" in sent:
@@ -299,3 +296,56 @@ def alone(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Run a coroutine on an event loop of its own: a notebook's thread has one that runs already."""
     with ThreadPoolExecutor(1, thread_name_prefix="alpa-explore attach") as thread:
         return thread.submit(lambda: asyncio.run(work())).result()
+
+
+FORMAT, VERSION = "alpa_explore.attached", 1
+"""Of the section `measured` of a cluster file, which holds the hosts."""
+
+
+def attached_document(attached: Attached) -> dict[str, Any]:
+    """Hosts and links as JSON can hold them: the section `measured`."""
+    return {"format": FORMAT, "version": VERSION, **plain(attached)}
+
+
+def save_attached(attached: Attached, path: str | os.PathLike[str], *, devices_per_node: int | None = None) -> None:
+    """Write the cluster file. ClusterError where the hosts make no cluster, PlanFileError where writing fails."""
+    cluster = attached.cluster(devices_per_node)
+    device = plain(replace(cluster.device, measured=None))
+    body = {
+        "name": device.pop("name"),
+        "source": device.pop("source"),
+        "nodes": cluster.nodes,
+        "devices_per_node": cluster.devices_per_node,
+        "device": {key: value for key, value in device.items() if value is not None},
+        "inside_node": plain(cluster.inside_node),
+        "between_nodes": plain(cluster.between_nodes),
+        "measured": attached_document(attached),
+    }
+    write_text(path, json.dumps(body, indent=1, ensure_ascii=False) + "\n", "The cluster file")
+
+
+def load_attached(path: str | os.PathLike[str]) -> Attached:
+    """The hosts and links in a cluster file that `save_attached` wrote. ClusterError for any other file."""
+    try:
+        measured = conform(read_json(path, MOST_BYTES), {"measured": {"format": str, "version": int}})["measured"]
+        if (measured["format"], measured["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"its hosts have the format {measured['format'][:50]} {measured['version']}")
+        if (least := min(_numbers(measured), default=0)) < 0:
+            raise ValueError(f"no figure of hosts and links is below 0, as {least} is")
+        return record(Attached, measured, "measured")
+    except (OSError, ValueError) as error:  # not UTF-8, not JSON, not of this form
+        found = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"{path} holds no attached hosts",
+            found=found[:300],
+            remedy="Give a file that `alpa-explore nodes -o` wrote.",
+        ) from error
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All that stand in a value from JSON."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(one)

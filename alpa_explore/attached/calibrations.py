@@ -17,7 +17,7 @@ from typing import Any
 from platformdirs import user_data_path
 
 from alpa_explore.attached import tuning
-from alpa_explore.attached.connection import call
+from alpa_explore.attached.connection import call_one
 from alpa_explore.attached.hosts import Host
 from alpa_explore.cluster.files import Parts, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
@@ -52,9 +52,8 @@ async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -
     key, worker = machine_key(host, devices), host.workers[0]
     like = nearest_preset(host)[0] if host.gpus else None
     ranks = devices if host.gpus else max(devices, 2)  # processes between which a collective can be timed
-    found = (
-        await call(client, [worker], calibrated, host.kind, ranks, key, like, shapes, seconds=tuning.CALIBRATE_SECONDS)
-    )[worker]
+    arguments = (host.kind, ranks, key, like, shapes)
+    found = await call_one(client, worker, calibrated, *arguments, seconds=tuning.CALIBRATE_SECONDS)
     if not isinstance(found, dict):
         raise ExecutorError(
             f"{host.name} could not be calibrated",

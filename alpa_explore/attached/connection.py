@@ -141,6 +141,13 @@ async def call(
     return dict(zip(workers, await asyncio.gather(*(one(worker) for worker in workers)), strict=True))
 
 
+async def call_one(
+    client: Any, worker: str, function: Callable[..., Awaitable[Any]], *arguments: Any, seconds: float
+) -> Any:
+    """As `call`, of one worker."""
+    return (await call(client, [worker], function, *arguments, seconds=seconds))[worker]
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {tuning.CONNECT_SECONDS:.0f} s"

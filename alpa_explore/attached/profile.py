@@ -12,7 +12,7 @@ from typing import Any
 
 from alpa_explore.attached import tuning
 from alpa_explore.attached.attach import alone, find_hosts
-from alpa_explore.attached.connection import call, connected, scheduler_address
+from alpa_explore.attached.connection import call_one, connected, scheduler_address
 from alpa_explore.attached.hosts import Host
 from alpa_explore.calibration.profiling.profile import (
     Profile,
@@ -64,14 +64,14 @@ def profile(
             hosts = [host for host in await find_hosts(client) if not host.problem]
             kind = _kind_of(hosts)
             workers = [host.workers[0] for host in hosts]
-            told = await call(client, workers[:1], _described, kind, seconds=tuning.DESCRIBE_SECONDS)
-            if not isinstance(told[workers[0]], dict):
+            told = await call_one(client, workers[0], _described, kind, seconds=tuning.DESCRIBE_SECONDS)
+            if not isinstance(told, dict):
                 raise ExecutorError(
                     f"{hosts[0].name} does not say what its device is",
-                    found=str(told[workers[0]])[:300],
+                    found=str(told)[:300],
                     remedy="Look at the log of its worker.",
                 )
-            profiling = Profiling(plan, checked_store(store, told[workers[0]]), progress)
+            profiling = Profiling(plan, checked_store(store, told), progress)
             await _share(client, workers, kind, profiling, seconds, cancel)
             return profiling.result()
 
@@ -100,7 +100,7 @@ async def _share(
         for wanted in waiting:  # one iterator for all: none times what another has
             if time.monotonic() > end or (cancel is not None and cancel.is_set()):
                 return
-            found = (await call(client, [worker], _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS))[worker]
+            found = await call_one(client, worker, _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS)
             if not isinstance(found, tuple | str):
                 faults.append(f"{worker}: {found}")
                 return

@@ -1,12 +1,12 @@
 """The command line: `alpa-explore COMMAND …`, one file per command.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
-Ctrl-C. Every command has `add(command)`, which calls `command(NAME, …)` for its parser and adds arguments, and
+Ctrl-C. Every command has `add(command)`, which calls `command('NAME  what it does', …)` and adds arguments, and
 `run(options)`, which returns the exit code. Heavy packages (torch above all) are imported in `run`, after everything
 that can be wrong with the input has been checked.
 
     output, progress_line    what all commands print with
-    options                  the model of a command: MODEL, --hf, --sequence; and what all ask that price an iteration
+    options                  the arguments of a command, a line each as in its --help; those that several ask
     models, clusters, validation          what is built in: catalogue, device presets, measured runs
     planning/                plan, show, simulate, export, report, baselines, layouts, scale, predict
     solve, compare_solvers, coverage      the sharding problem of a stage
@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli import app, clusters, compare_solvers, course, coverage, lab, models, solve, validation
+from alpa_explore.cli.options import Arguments
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, profile, program, verify
@@ -41,34 +42,12 @@ FAULT = 70
 """Exit code for a bug of alpa-explore (EX_SOFTWARE of sysexits.h), never for bad input."""
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 """Errors of a stdout that is a full disk."""
-_COMMANDS = (
-    plan,
-    show,
-    simulate,
-    export,
-    report,
-    program,
-    launch,
-    verify,
-    compare_run,
-    logs,
-    baselines,
-    layouts,
-    scale,
-    predict,
-    coverage,
-    solve,
-    compare_solvers,
-    models,
-    clusters,
-    validation,
-    nodes,
-    calibrate,
-    profile,
-    course,
-    lab,
-    app,
-)
+_OF_PLANS = (plan, show, simulate, export, report)
+_OF_RUNS = (program, launch, verify, compare_run, logs)
+_OF_LAYOUTS = (baselines, layouts, scale, predict)
+_OF_PROBLEMS = (coverage, solve, compare_solvers)
+_OF_DEVICES = (models, clusters, validation, nodes, calibrate, profile)
+_COMMANDS = (*_OF_PLANS, *_OF_RUNS, *_OF_LAYOUTS, *_OF_PROBLEMS, *_OF_DEVICES, course, lab, app)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,12 +83,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
     added = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., argparse.ArgumentParser]:
-        def made(name: str, **words: Any) -> argparse.ArgumentParser:
-            one: argparse.ArgumentParser = added.add_parser(name, **words)
+    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., Arguments]:
+        def made(line: str, description: str, epilog: str | None = None) -> Arguments:
+            name, _, words = line.partition("  ")
+            one: argparse.ArgumentParser = added.add_parser(name, help=words, description=description, epilog=epilog)
             one.set_defaults(run=run, commands=of_commands)
             of_commands[name] = one
-            return one
+            return Arguments(one)
 
         return made
 

@@ -17,15 +17,12 @@ EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "app",
-        help="open the explorer without a notebook (needs voila)",
-        description="Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
-    ).add_argument
-    argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    argument("--port", type=int, metavar="N", help="port of the server (default: the first free one from 8866)")
-    argument(
-        "--theme", type=str.lower, choices=("light", "dark"), default="light", help="colour theme (default: light)"
+        "app  open the explorer without a notebook (needs voila)",
+        "Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
     )
+    argument("--no-browser  print the address instead of opening it")
+    argument("--port N  port of the server (default: the first free one from 8866)", int)
+    argument("--theme  colour theme (default: light)", choices=("light", "dark"), default="light")
 
 
 def run(options: argparse.Namespace) -> int:

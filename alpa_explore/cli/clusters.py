@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 
 _NOTE = """
@@ -17,19 +17,15 @@ Sources"""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "clusters",
-        help="list the devices that a cluster can have",
-        description="List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
-    ).add_argument
-    argument("--json", action="store_true", help="print JSON")
+        "clusters  list the devices that a cluster can have",
+        "List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
+    )
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the presets."""
     rows = _rows()
-    if options.json:
-        print_json(rows)
-        return 0
     shown = [
         {
             "device": row["device"],
@@ -43,13 +39,12 @@ def run(options: argparse.Namespace) -> int:
         }
         for row in rows
     ]
-    print(render_table(shown))
-    print(_NOTE)
-    for row in rows:
-        print(f"  {row['device']}: {row['source']}")
-        print(f"    inside a node: {row['inside_node']['source']}")
-        print(f"    between nodes: {row['between_nodes']['source']}")
-    return 0
+    sources = (
+        f"  {row['device']}: {row['source']}\n    inside a node: {row['inside_node']['source']}\n"
+        f"    between nodes: {row['between_nodes']['source']}"
+        for row in rows
+    )
+    return answer(options, rows, lambda: "\n".join((render_table(shown), _NOTE, *sources)))
 
 
 def _rows() -> list[dict[str, Any]]:

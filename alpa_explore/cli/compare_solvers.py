@@ -9,11 +9,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_model, chosen_model
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.options import add_figure, add_model, chosen_model
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
 from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
 MOST_DEVICES = 1024
 MOST_AXES = 3
 _MESH = re.compile(r"\s*\(?\s*(\d+(?:\s*[x×,]\s*\d+)*)\s*\)?\s*")
-_COLUMNS = tuple(
-    """
-    solver variables constraints build_seconds solve_seconds repair_seconds total_seconds objective_seconds gap_fraction
-    own_gap_fraction differing_nodes batch_only_fraction own_batch_only_fraction
-    """.split()
+_COLUMNS = (
+    "solver variables constraints build_seconds solve_seconds repair_seconds total_seconds objective_seconds "
+    "gap_fraction own_gap_fraction differing_nodes batch_only_fraction own_batch_only_fraction"
 )
 _EPILOG = """example:
   alpa-explore compare-solvers gpt-1.3b --mesh 16x8 -B 32
@@ -44,28 +43,25 @@ exit codes: 0 done, 2 bad input"""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "compare-solvers",
-        help="solve one stage by each formulation of the sharding problem",
-        description="Solve one stage of a model by each formulation, and compare them under the same exact costs.",
-        epilog=_EPILOG,
-    ).add_argument
+        "compare-solvers  solve one stage by each formulation of the sharding problem",
+        "Solve one stage of a model by each formulation, and compare them under the same exact costs.",
+        _EPILOG,
+    )
     add_model(argument)
-    argument("--mesh", required=True, metavar="AxB", help="logical mesh, as in 16x8 or 8x4x4")
-    argument("--device", default="v100", metavar="NAME", help="device of the cluster, with 8 per node (default: v100)")
-    argument("--layers", metavar="A-B", help="layers of the stage, as in 3-5 (default: the middle one)")
+    argument("--mesh AxB  logical mesh, as in 16x8 or 8x4x4", required=True)
+    argument("--device NAME  device of the cluster, with 8 per node (default: v100)", default="v100")
+    argument("--layers A-B  layers of the stage, as in 3-5 (default: the middle one)")
     argument(
-        "--num-layers",
-        type=int,
-        metavar="L",
-        help="number of layers into which operators are clustered (default: one per repeated module of the model)",
+        "--num-layers L  number of layers into which operators are clustered (default: one per repeated module of "
+        "the model)",
+        int,
     )
-    argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
+    argument("-B --num-microbatches N  microbatches (default: the paper's)", int)
     argument(
-        "--solvers",
-        metavar="NAMES",
-        help="some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too large)",
+        "--solvers NAMES  some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too "
+        "large)"
     )
-    argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each solve (default: 60)")
+    argument("--time-limit S  seconds for each solve (default: 60)", float, default=60.0)
     add_figure(argument)
 
 
@@ -88,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             found=f"{options.time_limit:g} s",
             remedy="Give more than 0; the default is 60.",
         )
-    check_page(options.html)
+    check_file(options.html)
 
     from alpa_explore.formulations.compare import compare_solvers
     from alpa_explore.formulations.comparison import StageInstance
@@ -190,13 +186,11 @@ def _json(comparison: Comparison) -> dict[str, Any]:
     return {
         "mesh": list(comparison.mesh.shape),
         "layers": [comparison.first, comparison.last],
-        "nodes": comparison.nodes,
-        "edges": comparison.edges,
-        "strategies": comparison.strategies,
-        "most_strategies_of_a_node": comparison.most_strategies,
-        "pair_variables": comparison.pairs,
-        "optimum_seconds": comparison.optimum_seconds,
-        "optimum_proven": comparison.proven,
+        **row_of(
+            comparison,
+            "nodes edges strategies most_strategies_of_a_node=most_strategies pair_variables=pairs "
+            "optimum_seconds optimum_proven=proven",
+        ),
         "solvers": solvers_table(comparison),
         "left_out": list(comparison.left_out),
     }

@@ -5,26 +5,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer, wrote
 from alpa_explore.errors import OptionError
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "course",
-        help="the course: list its lessons, or build it as a website",
-        description="list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a "
-        "website with live figures and quizzes, which needs no kernel, no network and no server. sync: write "
-        "nbgrader's metadata and the table of the index again, after a lesson or an exercise was changed.",
-    ).add_argument
-    argument("action", type=str.lower, choices=("list", "build", "sync"))
-    argument("--notebooks", metavar="FOLDER", help="the folder of the lessons (default: that of the source)")
-    argument("-o", "--output", metavar="FOLDER", help="build: where the website goes")
-    argument("--lesson", metavar="NUMBER", action="append", default=[], help="build: only this lesson; may be repeated")
-    argument("--json", action="store_true", help="list: print JSON")
+        "course  the course: list its lessons, or build it as a website",
+        "list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a website "
+        "with live figures and quizzes, which needs no kernel, no network and no server. sync: write nbgrader's "
+        "metadata and the table of the index again, after a lesson or an exercise was changed.",
+    )
+    argument.parser.add_argument("action", type=str.lower, choices=("list", "build", "sync"))
+    argument("--notebooks FOLDER  the folder of the lessons (default: that of the source)")
+    argument("-o --output FOLDER  build: where the website goes")
+    argument("--lesson NUMBER  build: only this lesson; may be repeated", several=True)
+    argument("--json  list: print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,29 +35,23 @@ def run(options: argparse.Namespace) -> int:
         return _sync(folder)
     if options.action == "build":
         return _build(folder, options.output, options.lesson, options.commands)
-    return _list(folder, as_json=options.json)
+    return _list(folder, options)
 
 
-def _list(folder: Path, *, as_json: bool) -> int:
+def _list(folder: Path, options: argparse.Namespace) -> int:
     from alpa_explore.course.lessons.notebook import read_lessons
     from alpa_explore.course.registry import exercises_of
 
     rows = [
         {
-            "lesson": lesson.number,
-            "title": lesson.title,
-            "minutes": lesson.minutes,
+            **row_of(lesson, "lesson=number title minutes"),
             "exercises": len(exercises_of(lesson.number)),
             "builds_on": ", ".join(lesson.prerequisites),
             "goals": "; ".join(lesson.goals),
         }
         for lesson in read_lessons(folder)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print(render_table(rows))
-    return 0
+    return answer(options, rows, lambda: render_table(rows))
 
 
 def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[str, argparse.ArgumentParser]) -> int:
@@ -75,7 +68,7 @@ def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[
         commands=commands,
         report=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    print(f"wrote {printable(str(site / 'index.html'))}", file=sys.stderr)
+    wrote(site / "index.html")
     return 0
 
 
@@ -83,5 +76,5 @@ def _sync(folder: Path) -> int:
     from alpa_explore.course.lessons.sync import sync
 
     for path in sync(folder):
-        print(f"wrote {printable(str(path))}", file=sys.stderr)
+        wrote(path)
     return 0

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.options import add_model, chosen_model
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 
 _NOTE = """
@@ -16,12 +16,11 @@ inputs, whole and in pieces, showed how it can be sharded. replicated: every dev
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "coverage",
-        help="show which operators of a model can be sharded",
-        description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
-    ).add_argument
+        "coverage  show which operators of a model can be sharded",
+        "Show for each kind of operator of a model whether and how it can be sharded over devices.",
+    )
     add_model(argument)
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,9 +32,6 @@ def run(options: argparse.Namespace) -> int:
 
     graph = microbatch_graph(model.reference, model.num_microbatches)
     records = coverage(graph)
-    if options.json:
-        print_json([asdict(record) for record in records])
-        return 0
     rows = [
         {
             "operator": r.kind,
@@ -47,8 +43,6 @@ def run(options: argparse.Namespace) -> int:
         for r in records
     ]
     totals = {how: sum(r.count for r in records if r.how == how) for how in ("rule", "discovered", "replicated")}
-    print(
-        f"{model.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
-    )
-    print(f"\n{render_table(rows)}\n{_NOTE}")
-    return 0
+    counted = ", ".join(f"{n:,} {how}" for how, n in totals.items())
+    text = f"{model.name}: {len(graph.operators):,} operators, {counted}\n\n{render_table(rows)}\n{_NOTE}"
+    return answer(options, [asdict(record) for record in records], lambda: text)

@@ -16,18 +16,15 @@ PACKAGE = Path(__file__).resolve().parents[1]
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "lab",
-        help="open JupyterLab on the tour",
-        description="Open JupyterLab on 127.0.0.1, on the tour or a notebook of yours.",
-    ).add_argument
-    argument(
-        "notebook",
-        nargs="?",
-        metavar="NOTEBOOK",
-        help="notebook or folder to open (default: the tour; the current folder where the tour is not installed)",
+        "lab  open JupyterLab on the tour", "Open JupyterLab on 127.0.0.1, on the tour or a notebook of yours."
     )
-    argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    argument("--port", type=int, metavar="N", help="port of the server (default: the first free one from 8888)")
+    argument(
+        "notebook NOTEBOOK  notebook or folder to open (default: the tour; the current folder where the tour is not "
+        "installed)",
+        nargs="?",
+    )
+    argument("--no-browser  print the address instead of opening it")
+    argument("--port N  port of the server (default: the first free one from 8888)", int)
 
 
 def run(options: argparse.Namespace) -> int:

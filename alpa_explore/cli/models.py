@@ -4,18 +4,22 @@ import argparse
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import answer
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
+
+_NOTE = """
+Sequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.
+Where no layers are named, their number follows from the blocks and the cluster."""
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "models",
-        help="list the models of the catalogue",
-        description="List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.",
-    ).add_argument
-    argument("--json", action="store_true", help="print JSON")
+        "models  list the models of the catalogue",
+        "List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.",
+    )
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,42 +28,21 @@ def run(options: argparse.Namespace) -> int:
 
     entries = [entry(name) for name in names()]
     rows: list[dict[str, Any]] = [
+        row_of(
+            e,
+            "name parameters=parameter_count precision sequence global_batch num_microbatches num_layers "
+            "rematerialization devices_in_paper=gpus description source note",
+        )
+        for e in entries
+    ]
+    shown = [
         {
             "name": e.name,
-            "parameters": e.parameter_count,
-            "precision": e.precision,
-            "sequence": e.sequence,
-            "global_batch": e.global_batch,
-            "num_microbatches": e.num_microbatches,
-            "num_layers": e.num_layers,
-            "rematerialization": e.rematerialization,
-            "devices_in_paper": e.gpus,
+            "parameters": units.count(e.parameter_count),
+            **row_of(e, "precision sequence batch=global_batch B=num_microbatches layers=num_layers"),
+            "devices in the paper": e.gpus,
             "description": e.description,
-            "source": e.source,
-            "note": e.note,
         }
         for e in entries
     ]
-    if options.json:
-        print_json(rows)
-        return 0
-    shown = [
-        {
-            "name": row["name"],
-            "parameters": units.count(row["parameters"]),
-            "precision": row["precision"],
-            "sequence": row["sequence"],
-            "batch": row["global_batch"],
-            "B": row["num_microbatches"],
-            "layers": row["num_layers"],
-            "devices in the paper": row["devices_in_paper"],
-            "description": row["description"],
-        }
-        for row in rows
-    ]
-    print(render_table(shown))
-    print(
-        "\nSequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.\n"
-        "Where no layers are named, their number follows from the blocks and the cluster."
-    )
-    return 0
+    return answer(options, rows, lambda: f"{render_table(shown)}\n{_NOTE}")

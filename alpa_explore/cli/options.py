@@ -1,9 +1,8 @@
-"""What several commands ask: the model; cluster, software, global batch and precision where an iteration is priced."""
+"""The arguments of commands, and what several of them ask: the model, a plan file, the cluster, the software, …"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
@@ -13,25 +12,59 @@ if TYPE_CHECKING:
     from alpa_explore.models.catalog import CatalogEntry
 
 
-def add_model(argument: Callable[..., Any]) -> None:
+class Arguments:
+    """The arguments of a command, or of a group of them, each as a line that reads as in its --help."""
+
+    def __init__(self, parser: Any) -> None:
+        """`parser`: of argparse, or one of its groups."""
+        self.parser = parser
+
+    def __call__(self, line: str, kind: Any = None, *, several: bool = False, **more: Any) -> None:
+        """Add 'NAMES METAVAR  words', as in '-o --output FILE  write the plan file'; without METAVAR it is a flag.
+
+        `kind` makes a value of its text; of `choices` any case is taken. Where it may be given `several` times the
+        default is an empty list. `more` are words of argparse.
+        """
+        head, _, words = line.partition("  ")
+        names = [name for name in head.split() if name.startswith("-")] or head.split()[:1]
+        metavar = head.removeprefix(" ".join(names)).strip()
+        if several:
+            more = {"action": "append", "default": [], **more}
+        if "choices" in more:
+            more["type"] = str.lower
+        elif not metavar and "action" not in more:
+            more["action"] = "store_true"
+        elif metavar:
+            more |= {"metavar": metavar, "type": kind}
+        self.parser.add_argument(*names, help=words, **more)
+
+    def yes_or_no(self, line: str) -> None:
+        """Add a flag with an opposite, --no-…; None where neither is given."""
+        self(line, action=argparse.BooleanOptionalAction, default=None)
+
+    def group(self, title: str) -> Arguments:
+        """A group with a title of its own."""
+        return Arguments(self.parser.add_argument_group(title))
+
+
+def add_plan_file(argument: Arguments, metavar: str = "PLAN", **more: Any) -> None:
+    """Add the plan file that a command reads."""
+    argument(f"file {metavar}  a file that `alpa-explore plan -o` wrote", **more)
+
+
+def add_figure(argument: Arguments) -> None:
+    """Add --html, of a command with one figure, and --json."""
+    argument("--html FILE  write the figure as one self-contained page")
+    argument("--json  print JSON")
+
+
+def add_model(argument: Arguments) -> None:
     """Add MODEL, --hf and --sequence to the parser of a command."""
     argument(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="a name that `alpa-explore models` lists, or the path of a Hugging Face config.json",
+        "model MODEL  a name that `alpa-explore models` lists, or the path of a Hugging Face config.json", nargs="?"
     )
-    argument(
-        "--hf",
-        metavar="CONFIG",
-        help="a Hugging Face config.json in place of MODEL; nothing is downloaded (needs the extra `hf`)",
-    )
-    argument(
-        "--sequence",
-        type=int,
-        metavar="S",
-        help="tokens of a sample (default: that of the model, 4096 for a config); also as MODEL@S",
-    )
+    argument("--hf CONFIG  a Hugging Face config.json in place of MODEL; nothing is downloaded (needs the extra `hf`)")
+    argument("--sequence S  tokens of a sample (default: that of the model, 4096 for a config); also as MODEL@S", int)
 
 
 def chosen_model(options: argparse.Namespace) -> CatalogEntry:
@@ -49,58 +82,46 @@ def chosen_model(options: argparse.Namespace) -> CatalogEntry:
     return entry(options.hf or options.model, options.sequence)
 
 
-def add_cluster(argument: Callable[..., Any]) -> None:
+def add_cluster(argument: Arguments) -> None:
     """Add --cluster."""
     argument(
-        "--cluster",
-        required=True,
-        metavar="NxM:DEVICE",
-        help="the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file",
+        "--cluster NxM:DEVICE  the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file", required=True
     )
 
 
-def add_hosts(argument: Callable[..., Any]) -> None:
+def add_hosts(argument: Arguments) -> None:
     """Add what says which hosts of a Dask scheduler are planned for."""
-    argument("--hosts", metavar="H1,H2", help="only these attached hosts, by name or address (default: all)")
-    argument("--devices-per-node", type=int, metavar="M", help="devices of a host to plan for (default: most of them)")
-    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
+    argument("--hosts H1,H2  only these attached hosts, by name or address (default: all)")
+    argument("--devices-per-node M  devices of a host to plan for (default: most of them)", int)
+    argument("--allow-remote  allow a scheduler outside this machine and private networks")
 
 
-def add_layering(argument: Callable[..., Any]) -> None:
+def add_layering(argument: Arguments) -> None:
     """Add --layers and --delta."""
-    argument("--layers", type=int, metavar="L", help="number of layers of operators (default: the paper's)")
+    argument("--layers L  number of layers of operators (default: the paper's)", int)
     argument(
-        "--delta",
-        type=float,
+        "--delta X  FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
+        float,
         default=0.5,
-        metavar="X",
-        help="FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
     )
 
 
-def add_allow_import(argument: Callable[..., Any], of: str = "the plan file") -> None:
+def add_allow_import(argument: Arguments, of: str = "the plan file") -> None:
     """Add --allow-import."""
-    argument(
-        "--allow-import",
-        action="store_true",
-        help=f"allow a recipe package.module:function of {of}, which runs that code",
-    )
+    argument(f"--allow-import  allow a recipe package.module:function of {of}, which runs that code")
 
 
-def add_question(argument: Callable[..., Any]) -> None:
+def add_question(argument: Arguments) -> None:
     """Add --software, --global-batch and --precision."""
     argument(
-        "--software",
-        metavar="NAME",
-        help="the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the paper's ideal "
-        "setting), … (default: that of the device); also as 2x8:a100@fsdp",
+        "--software NAME  the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the "
+        "paper's ideal setting), … (default: that of the device); also as 2x8:a100@fsdp"
     )
-    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
+    argument("--global-batch N  samples of an iteration (default: the model's)", int)
     argument(
-        "--precision",
-        metavar="NAME",
-        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8 or "
-        "nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need",
+        "--precision NAME  dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, "
+        "fp8-current, mxfp8 or nvfp4: bf16, with linear layers and experts priced in this precision, and the casts "
+        "that they need"
     )
 
 
@@ -114,9 +135,9 @@ class _NoMicrobatches(argparse.Action):
         )
 
 
-def refuse_microbatches(argument: Callable[..., Any]) -> None:
+def refuse_microbatches(argument: Arguments) -> None:
     """Let -B, which `plan` takes, be refused with what to give in its place."""
-    argument("-B", "--num-microbatches", action=_NoMicrobatches, help=argparse.SUPPRESS)
+    argument.parser.add_argument("-B", "--num-microbatches", action=_NoMicrobatches, help=argparse.SUPPRESS)
 
 
 def chosen_cluster(options: argparse.Namespace, attached: Cluster | None = None, **changes: Any) -> Cluster:

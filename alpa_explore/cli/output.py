@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.units import printable
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from alpa_explore.plans.plan import Plan
@@ -29,28 +30,47 @@ def complain(message: str) -> None:
     print(f"alpa-explore: {printable(message)}", file=sys.stderr, flush=True)
 
 
-def add_figure(argument: Callable[..., Any]) -> None:
-    """Add --html, of a command with one figure, and --json."""
-    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
-    argument("--json", action="store_true", help="print JSON")
+def answer(options: argparse.Namespace, value: Any, text: Callable[[], str]) -> int:
+    """Print the answer of a command, as JSON where that is asked for; 0."""
+    print(json_text(value) if options.json else text())
+    return 0
 
 
-def check_page(path: str | None) -> None:
-    """PlanFileError where a page is asked for that could not be written."""
+def check_file(path: str | None, what: str = "The page", *, is_json: bool = False) -> None:
+    """PlanFileError where a file is asked for that could not be written; OptionError where its name is not that of
+    JSON, which it `is_json`."""
     if path is not None:
+        from alpa_explore.errors import OptionError
         from alpa_explore.store.write import check_target
 
-        check_target(path, "The page")
+        check_target(path, what)
+        if is_json and not path.lower().endswith(".json"):
+            raise OptionError(f"{what} is JSON", found=path, remedy=f"Name it {path}.json.")
+
+
+def write_file(path: str | None, text: Callable[[], str], what: str = "The page") -> None:
+    """Write a file where it is asked for, and print its name to stderr."""
+    if path is not None:
+        from alpa_explore.store.write import write_text
+
+        write_text(path, text(), what)
+        wrote(path)
+
+
+def wrote(path: object) -> None:
+    """Say on stderr that a file was written."""
+    print(f"wrote {printable(str(path))}", file=sys.stderr)
 
 
 def write_figure(figure: Callable[[], Any], path: str | None) -> None:
     """Write the page with one figure where it is asked for, and print its name to stderr."""
-    if path is not None:
-        from alpa_explore.figures.html_page import figure_html
-        from alpa_explore.store.write import write_text
 
-        write_text(path, figure_html(figure()), "The page")
-        print(f"wrote {printable(path)}", file=sys.stderr)
+    def page() -> str:
+        from alpa_explore.figures.html_page import figure_html
+
+        return figure_html(figure())
+
+    write_file(path, page)
 
 
 def write_page(plan: Plan, path: str | None) -> None:
@@ -59,4 +79,4 @@ def write_page(plan: Plan, path: str | None) -> None:
         from alpa_explore.figures.page import write_html
 
         write_html(plan, path)
-        print(f"wrote {printable(path)}", file=sys.stderr)
+        wrote(path)

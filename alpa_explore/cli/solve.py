@@ -29,26 +29,20 @@ LONGEST_START_SECONDS = 30.0
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "solve",
-        help="solve a sharding problem from a file",
-        description="Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit"
-        " if it has one. The solution is evaluated again from the file alone before it is printed.",
-    ).add_argument
-    argument("file", metavar="FILE", help="a .json or .json.gz file")
-    argument("--solver", default="auto", metavar="NAME", help="auto (default), elimination, ilp, highs or cbc")
-    argument(
-        "--time-limit",
-        type=float,
-        metavar="SECONDS",
-        help="stop after so many seconds, with the start and the reading of the file, with the best solution so far"
-        " (with a memory limit, problems of more than three million costs stop after a minute where none is given)",
+        "solve  solve a sharding problem from a file",
+        "Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit if it has "
+        "one. The solution is evaluated again from the file alone before it is printed.",
     )
+    argument("file FILE  a .json or .json.gz file")
+    argument("--solver NAME  auto (default), elimination, ilp, highs or cbc", default="auto")
     argument(
-        "--best-so-far",
-        action="store_true",
-        help="with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far",
+        "--time-limit SECONDS  stop after so many seconds, with the start and the reading of the file, with the best "
+        "solution so far (with a memory limit, problems of more than three million costs stop after a minute where "
+        "none is given)",
+        float,
     )
-    argument("--json", action="store_true", help="print JSON, with the choice of every node")
+    argument("--best-so-far  with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far")
+    argument("--json  print JSON, with the choice of every node")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,12 +1,10 @@
 """`alpa-explore validation`: how good the predictions are, from the measured runs that are stored with this version."""
 
 import argparse
-import sys
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import print_json, wrote
 from alpa_explore.plans.report.text import cell, render_table
-from alpa_explore.units import printable
 
 _NOTE = """± is the mean error, the mean of |predicted / measured − 1|, over the runs that count: those that ran, whose
 source does not doubt their figures, and that have a prediction. 'not fitted': over those that no figure of the cost
@@ -34,14 +32,13 @@ _COLUMNS = (
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "validation",
-        help="how good the predictions are: predicted against measured runs",
-        description="Show how far predictions are from training runs that people measured and published: by source, "
-        "for the choice of layouts, and where the cost model is wrong.",
-        epilog="Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
-    ).add_argument
-    argument("--html", metavar="FILE", help="write one self-contained page with every run")
-    argument("--json", action="store_true", help="print JSON")
+        "validation  how good the predictions are: predicted against measured runs",
+        "Show how far predictions are from training runs that people measured and published: by source, for the "
+        "choice of layouts, and where the cost model is wrong.",
+        "Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
+    )
+    argument("--html FILE  write one self-contained page with every run")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     record = stored_record()
     if options.html is not None:
         write_accuracy_html(options.html, record)
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+        wrote(options.html)
     if options.json:
         print_json(
             {

@@ -16,5 +16,5 @@ A task is a function and a picklable value; tasks are independent of each other.
 scheduler are ordinary events with errors of their own. dask is imported only when workers are needed. This package must
 import nothing of alpa_explore but `errors`.
 
-Concepts that others use: Executor, Progress, ProgressCallback.
+Concepts that others use: Executor, Progress, ProgressCallback, TaskCount.
 """

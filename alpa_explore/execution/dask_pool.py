@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ import distributed
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
 from alpa_explore.execution.quiet import quiet_client
-from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
+from alpa_explore.execution.tasks import NOTHING_SHARED, TaskCount, Work, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client
@@ -95,37 +95,25 @@ class DaskPool:
             name = f"alpa-explore-warm-{uuid.uuid4().hex[:12]}"
             self._warming.append(self.client.submit(_run_alone, blob, workers=[address], key=name, pure=False))
 
-    def run(
-        self,
-        function: Function,
-        tasks: Mapping[K, Any],
-        shared: Any,
-        cancel: threading.Event | None,
-        counter: Counter,
-        batch_size: int | None,
-    ) -> Generator[tuple[K, Any], None, None]:
+    def run(self, work: Work) -> Generator[tuple[Any, Any], None, None]:
         """(key, value) of the tasks as batches finish; raises the error of the first failing task."""
-        batches = _batches(list(tasks), self.wait(), batch_size)
+        batches = _batches(list(work.tasks), self.wait(), work.batch_size)
         if not batches:
             return
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        name = f"alpa-explore-{counter.name}-{uuid.uuid4().hex[:12]}"
-        keys: dict[str, Sequence[K]] = {}
+        name, is_shared = f"alpa-explore-{work.counter.name}-{uuid.uuid4().hex[:12]}", work.shared is not NOTHING_SHARED
+        keys: dict[str, Sequence[Any]] = {}
         pending: dict[str, Future] = {}
         try:
-            common = (
-                None if shared is NOTHING_SHARED else self._on_every_worker(shared, name, finished, cancel, counter)
-            )
+            common = self._on_every_worker(work, name, finished) if is_shared else None
             for number, batch in enumerate(batches):
-                payload = _pack((function, [tasks[key] for key in batch]))
-                future = self.client.submit(
-                    _run_batch, payload, common, shared is not NOTHING_SHARED, key=f"{name}-{number}", pure=False
-                )
+                payload = _pack((work.function, [work.tasks[key] for key in batch]))
+                future = self.client.submit(_run_batch, payload, common, is_shared, key=f"{name}-{number}", pure=False)
                 keys[future.key], pending[future.key] = batch, future
                 future.add_done_callback(finished.put)
             while pending:
-                future = self._next(finished, cancel, counter)
-                outcome = self._outcome(future, counter)
+                future = self._next(finished, work)
+                outcome = self._outcome(future, work.counter)
                 del pending[future.key]
                 yield from zip(keys[future.key], outcome.values, strict=False)
                 if outcome.error is not None:
@@ -135,27 +123,20 @@ class DaskPool:
                 with suppress(OSError):  # the connection may break just now
                     self.client.cancel(list(pending.values()))
 
-    def _on_every_worker(
-        self,
-        shared: Any,
-        name: str,
-        finished: queue.SimpleQueue[Future],
-        cancel: threading.Event | None,
-        counter: Counter,
-    ) -> Future:
-        """The future of `shared`, with a copy on every worker. The last shared value is reused."""
+    def _on_every_worker(self, work: Work, name: str, finished: queue.SimpleQueue[Future]) -> Future:
+        """The future of the shared value, with a copy on every worker. The last shared value is reused."""
         last = self._last_shared
-        if last is None or last[0] is not shared or last[1].status != "finished":
+        if last is None or last[0] is not work.shared or last[1].status != "finished":
             # As the result of a task it is computed again when its last worker dies. It must be on every worker before
             # the batches are submitted, else the scheduler would place them all on the worker that has it.
-            common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
+            common = self.client.submit(_unpack, _pack(work.shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
-            self._check_shared(self._next(finished, cancel, counter), counter)
-            last = self._last_shared = shared, common
+            self._check_shared(self._next(finished, work), work.counter)
+            last = self._last_shared = work.shared, common
         self.client.replicate(last[1])  # workers may have come since
         return last[1]
 
-    def _check_shared(self, common: Future, counter: Counter) -> None:
+    def _check_shared(self, common: Future, counter: TaskCount) -> None:
         """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
         if common.status != "finished":
             self._outcome(common, counter)
@@ -187,12 +168,12 @@ class DaskPool:
                 return True
         return True
 
-    def _next(self, finished: queue.SimpleQueue[Future], cancel: threading.Event | None, counter: Counter) -> Future:
+    def _next(self, finished: queue.SimpleQueue[Future], work: Work) -> Future:
         """The next finished batch; meanwhile checks for cancellation and for a dead scheduler or workers."""
         workers_seen = time.monotonic()
         looked = workers_seen
         while True:
-            counter.check(cancel)
+            work.check()
             try:
                 future = finished.get(timeout=tuning.LOOK_SECONDS)
                 if future.status not in ("lost", "pending"):
@@ -200,20 +181,22 @@ class DaskPool:
                 # Its worker died with the result before it was fetched; the scheduler computes it again.
                 future.add_done_callback(finished.put)
             except queue.Empty:
-                self._check_alive(counter)
+                self._check_alive(work.counter)
             now = time.monotonic()
             if now - looked > 5:
                 looked = now
                 if self.client.nthreads():
                     workers_seen = now
             if now - workers_seen > tuning.WORKERS_SECONDS:
-                raise self._gone("All workers are gone", f"none came back within {tuning.WORKERS_SECONDS} s", counter)
+                raise self._gone(
+                    "All workers are gone", f"none came back within {tuning.WORKERS_SECONDS} s", work.counter
+                )
 
-    def _check_alive(self, counter: Counter) -> None:
+    def _check_alive(self, counter: TaskCount) -> None:
         if self.client.status != "running":
             raise self._gone("The dask scheduler is gone", "it closed the connection", counter)
 
-    def _outcome(self, future: Future, counter: Counter) -> _Outcome:
+    def _outcome(self, future: Future, counter: TaskCount) -> _Outcome:
         try:
             if future.status in ("finished", "error"):
                 outcome: _Outcome = _unpack(future.result())
@@ -227,7 +210,7 @@ class DaskPool:
         self._check_alive(counter)
         raise self._gone("The dask scheduler dropped a task", f"it is {future.status}", counter)
 
-    def _gone(self, what: str, found: str, counter: Counter) -> ExecutorError:
+    def _gone(self, what: str, found: str, counter: TaskCount) -> ExecutorError:
         return ExecutorError(
             what, found=f"{found}; {counter.done} of {counter.total} tasks of {counter.name} were done", remedy=_ADVICE
         )

@@ -26,13 +26,14 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
+from alpa_explore.execution.tasks import NOTHING_SHARED, Function, TaskCount, Work
 
 if TYPE_CHECKING:
     from alpa_explore.execution.dask_pool import DaskPool
@@ -135,8 +136,11 @@ class Executor:
         results that preceded it; CancelledError when `cancel` is set (checked between tasks: a running task is not
         stopped); ExecutorError when the workers or their scheduler are gone. Results that were yielded stay valid.
         """
-        counter = Counter(name, len(tasks), progress)
-        results = self._results(function, tasks, shared, cancel, counter, batch_size, compiled)
+        counter = TaskCount(name, len(tasks), progress)
+        work = Work(
+            function=function, tasks=tasks, shared=shared, counter=counter, cancel=cancel, batch_size=batch_size
+        )
+        results: Results[K] = self._results(work, compiled)
         try:
             for key, value in results:
                 counter.add()
@@ -144,35 +148,26 @@ class Executor:
         finally:
             results.close()
 
-    def _results(
-        self,
-        function: Function,
-        tasks: Mapping[K, Any],
-        shared: Any,
-        cancel: threading.Event | None,
-        counter: Counter,
-        batch_size: int | None,
-        compiled: bool,
-    ) -> Results[K]:
+    def _results(self, work: Work, compiled: bool) -> Results[Any]:
         here = self.scheduler == "auto" and self._pool is None
         if self.scheduler == "serial":
-            yield from _serial(function, tasks, shared, cancel, counter)
+            yield from _serial(work)
         elif self.scheduler == "threads" or (here and compiled and self.on_few_cores):
-            yield from _threads(function, tasks, shared, cancel, counter, self.workers)
+            yield from _threads(work, self.workers)
         elif here:
-            left = dict(tasks)
-            for key, value in _serial(function, tasks, shared, cancel, counter):
+            left = dict(work.tasks)
+            for key, value in _serial(work):
                 del left[key]
                 yield key, value
-                if self._worth_moving(counter, len(left)):
+                if self._worth_moving(work.counter, len(left)):
                     self._start_beside()
                 if self._pool is not None and len(left) > 1:
-                    yield from self._pool.run(function, left, shared, cancel, counter, batch_size)
+                    yield from self._pool.run(replace(work, tasks=left))
                     return
-        elif tasks:
-            yield from self.start().run(function, tasks, shared, cancel, counter, batch_size)
+        elif work.tasks:
+            yield from self.start().run(work)
 
-    def _worth_moving(self, counter: Counter, left: int) -> bool:
+    def _worth_moving(self, counter: TaskCount, left: int) -> bool:
         if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
             return False
         # Where other programs keep the processors busy, workers would only share them.
@@ -230,28 +225,19 @@ class _ClosedError(Exception):
     """The executor was closed while its workers were being started."""
 
 
-def _serial(
-    function: Function, tasks: Mapping[K, Any], shared: Any, cancel: threading.Event | None, counter: Counter
-) -> Results[K]:
-    for key, task in tasks.items():
-        counter.check(cancel)
-        yield key, call(function, shared, task)
+def _serial(work: Work) -> Results[Any]:
+    for key, task in work.tasks.items():
+        work.check()
+        yield key, work.one(task)
 
 
-def _threads(
-    function: Function,
-    tasks: Mapping[K, Any],
-    shared: Any,
-    cancel: threading.Event | None,
-    counter: Counter,
-    workers: int,
-) -> Results[K]:
+def _threads(work: Work, workers: int) -> Results[Any]:
     with futures.ThreadPoolExecutor(workers, thread_name_prefix="alpa-explore") as pool:
-        keys = {pool.submit(call, function, shared, task): key for key, task in tasks.items()}
+        keys = {pool.submit(work.one, task): key for key, task in work.tasks.items()}
         waiting = set(keys)
         try:
             while waiting:
-                counter.check(cancel)
+                work.check()
                 done, waiting = futures.wait(waiting, timeout=0.1, return_when=futures.FIRST_COMPLETED)
                 for future in sorted(done, key=lambda future: future.exception() is not None):  # errors last
                     yield keys[future], future.result()

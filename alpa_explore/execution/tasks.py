@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from alpa_explore.errors import CancelledError
@@ -22,7 +23,7 @@ def call(function: Function, shared: Any, task: Any) -> Any:
     return function(task) if shared is NOTHING_SHARED else function(shared, task)
 
 
-class Counter:
+class TaskCount:
     """Counts the finished tasks of one pass and calls the progress callback."""
 
     def __init__(self, name: str, total: int, progress: ProgressCallback | None) -> None:
@@ -41,9 +42,9 @@ class Counter:
         """Seconds of the processor in this thread since the pass began: fewer where other programs take turns."""
         return time.thread_time() - self._busy_start
 
-    def add(self) -> None:
-        """Count one more finished task."""
-        self.done += 1
+    def add(self, count: int = 1) -> None:
+        """Count one more finished task, or so many."""
+        self.done += count
         self._report()
 
     def check(self, cancel: threading.Event | None) -> None:
@@ -60,3 +61,25 @@ class Counter:
             self._progress(
                 Progress(pass_name=self.name, done=self.done, total=self.total, elapsed_seconds=self.elapsed)
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The tasks of one pass, and what they are done with."""
+
+    function: Function
+    tasks: Mapping[Any, Any]
+    shared: Any
+    """One value that every task reads, or NOTHING_SHARED."""
+    counter: TaskCount
+    cancel: threading.Event | None
+    batch_size: int | None
+    """Tasks that are sent together; None for eight batches a worker."""
+
+    def one(self, task: Any) -> Any:
+        """The value of one task."""
+        return call(self.function, self.shared, task)
+
+    def check(self) -> None:
+        """Raise CancelledError when the user has cancelled."""
+        self.counter.check(self.cancel)

@@ -23,7 +23,7 @@ from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_ta
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, precision_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.differences import recompute_word
+from alpa_explore.plans.report.compare import recompute_word
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.report.tables import Row

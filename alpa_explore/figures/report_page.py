@@ -14,7 +14,7 @@ from alpa_explore.figures.comparisons.compare import compare_figure, compare_tab
 from alpa_explore.figures.html_page import Section, escaped, html_page
 from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.differences import settings_in_words
+from alpa_explore.plans.report.compare import settings_in_words
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import Row

@@ -148,10 +148,7 @@ def _fastest(
             + f"an iteration takes {units.seconds(total)}, the objective is {units.seconds(objective)}",
             objective_seconds=objective,
         )
-    memo = chosen.memo
-    chosen = replace(chosen, t_max_sweep=tuple(sweep))
-    chosen.memo.update(memo)
-    return chosen
+    return chosen.with_memo(t_max_sweep=tuple(sweep))
 
 
 def fastest_schedule(plan: Plan, found: Sequence[Found], cancel: threading.Event | None = None) -> Plan:
@@ -215,10 +212,7 @@ def _of_schedules(
         )
         for options, pipeline in found
     )
-    memo = best.memo
-    best = replace(best, schedules=tried)
-    best.memo.update(memo)  # the timeline does not depend on what was compared
-    return best
+    return best.with_memo(schedules=tried)
 
 
 def _stop(
@@ -260,12 +254,8 @@ def with_predicted(plan: Plan) -> Plan:
     time = None if plan.options.pipeline.paper else iteration_time(plan)
     if time is None:
         return plan
-    memo = plan.memo
-    plan = replace(
-        plan, predicted=replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction)
-    )
-    plan.memo.update(memo)  # the timeline does not depend on what is predicted from it
-    return plan
+    predicted = replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction)
+    return plan.with_memo(predicted=predicted)
 
 
 def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions) -> Plan:

@@ -22,6 +22,7 @@ Of many microbatches a few are simulated: each further round of them adds the sa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from alpa_explore.plans.timeline import Shares
     from alpa_explore.schedules.simulator.timeline import Timeline
 
-_KEY = "iteration time"
 _MOST_TASKS = 2**16
 """Microbatches × stages up to which an iteration is simulated whole, in about 0.1 s."""
 PASSES, SENDS, UPDATE = "forward and backward passes", "sends between stages", "gradient sync and update"
@@ -91,12 +91,13 @@ def iteration_time(plan: PlanValue) -> IterationTime | None:
 
     None where the plan has no timeline: an interleaved plan from a file that lacks the costs of its stages.
     """
-    if _KEY not in plan.memo:
-        try:
-            plan.memo[_KEY] = iteration(plan)
-        except ScheduleError:
-            plan.memo[_KEY] = None
-    found: IterationTime | None = plan.memo[_KEY]
+
+    def simulated() -> IterationTime | None:
+        with suppress(ScheduleError):
+            return iteration(plan)
+        return None
+
+    found = plan.remembered("iteration time", simulated)
     if found is None or not found.mode or found.planned_seconds == plan.predicted.iteration_seconds:
         return found
     return replace(found, planned_seconds=plan.predicted.iteration_seconds)

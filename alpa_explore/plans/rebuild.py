@@ -1,8 +1,7 @@
 """The sharding problems behind the stages of a plan that was read from a file.
 
 The model is captured again and cut at the plan's layers; every node's choice follows from the specs in the file.
-Nothing is solved, except for files of an earlier version, which lack the specs of stored weights: there operators are
-pinned to the strategies in the file, and a solve chooses the rest.
+Nothing is solved.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.regrets import pinned
-from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -64,7 +61,7 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     for stage in (*plan.stages, *plan.interleaved):
         candidate = plan.candidate_of(stage)
         problem = details.problem(stage.layers, candidate.logical_mesh, candidate.version)
-        stage_choices = _choices(plan, stage, problem)
+        stage_choices = _choices(stage, problem)
         if choices.setdefault(stage.solution_key, stage_choices) != stage_choices:
             raise _mismatch(f"stage {stage.index} has the solution key of another stage, but other choices")
     return replace(plan, details=details)
@@ -148,7 +145,7 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
     ]
 
 
-def _choices(plan: PlanValue, stage: PlanStage, problem: StageProblem) -> Choices:
+def _choices(stage: PlanStage, problem: StageProblem) -> Choices:
     """The choice of every node of a stage's sharding problem, as the plan has it."""
     if not stage.operators:
         raise PlanFileError(
@@ -156,30 +153,20 @@ def _choices(plan: PlanValue, stage: PlanStage, problem: StageProblem) -> Choice
             found=f"stage {stage.index} without operators",
             remedy="It was planned again from a file: plan with the model, and write that plan.",
         )
-    matching = _matching_choices(stage, problem)
-    if stage.tensors:
-        chosen = tuple(choices[0] for choices in matching)
-        for edge in problem.edges:
-            if edge.exposed.at(chosen[edge.a], chosen[edge.b]) >= UNREACHABLE:
-                name = node_name(problem, problem.nodes[edge.b])
-                raise _mismatch(f"stage {stage.index}: {name} reads a tensor in a spec that it cannot be brought to")
-        return chosen
-    sharding_problem = problem.at(
-        inverse_b=1.0 / plan.options.num_microbatches, memory_price=0.0, microbatches_held=stage.microbatches_held
-    )
-    operators = {v: choices for v, choices in enumerate(matching) if problem.nodes[v].priced is not None}
-    solution = solve(pinned(sharding_problem, operators))
-    if not solution.choices:
-        raise _mismatch(f"stage {stage.index}: its strategies contradict each other")
-    return solution.choices
+    chosen = _choices_by_specs(stage, problem)
+    for edge in problem.edges:
+        if edge.exposed.at(chosen[edge.a], chosen[edge.b]) >= UNREACHABLE:
+            name = node_name(problem, problem.nodes[edge.b])
+            raise _mismatch(f"stage {stage.index}: {name} reads a tensor in a spec that it cannot be brought to")
+    return chosen
 
 
-def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[int]]:
-    """For each node the choices that agree with the plan's specs; all choices of a node that the plan does not name."""
+def _choices_by_specs(stage: PlanStage, problem: StageProblem) -> Choices:
+    """For each node the choice that agrees with the plan's specs."""
     graph = problem.stage.layered.graph
     operators = {o.name: o for o in stage.operators}
     tensors = {(t.role, t.name): t.spec for t in stage.tensors}
-    matching: list[Sequence[int]] = []
+    chosen: list[int] = []
     # Equal operators share what was priced.
     rendered: dict[int, dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]]] = {}
     for node in problem.nodes:
@@ -188,11 +175,11 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
             rank = len(graph.tensors[node_tensor(problem, node)].shape)
             specs = [render(spec, rank) for spec in node_specs(problem, node)]
             stored = tensors.pop((node.kind.value, name), None)
-            if stored is None and stage.tensors:
+            if stored is None:
                 raise _mismatch(f"{at} ({node.kind.value}) is not in the file")
-            if stored is not None and stored not in specs:
+            if stored not in specs:
                 raise _mismatch(f"{at} ({node.kind.value}) cannot be {stored}, only {', '.join(specs[:6])}")
-            matching.append(range(len(specs)) if stored is None else [specs.index(stored)])
+            chosen.append(specs.index(stored))
             continue
         if name not in operators:
             raise _mismatch(f"{at} is not in the file")
@@ -205,10 +192,10 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
         if not equal:
             reads = ", ".join(planned.inputs)
             raise _mismatch(f"{at} has no strategy {planned.strategy} from {reads} to {planned.output}")
-        matching.append(equal)
+        chosen.append(equal[0])
     if surplus := [*operators, *(name for _, name in tensors)]:
         raise _mismatch(f"stage {stage.index} has {surplus[0]}, which the model has not")
-    return matching
+    return tuple(chosen)
 
 
 def _strategies_by_specs(problem: StageProblem, node: Node) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]]:

@@ -51,7 +51,7 @@ class ModelSummary:
     content_key: str
     warnings: tuple[str, ...]
     zigzag: int = 1
-    """Devices for which its sequences are in zig-zag order; 1 in a file of an earlier version."""
+    """Devices for which its sequences are in zig-zag order; 1 in a file of version 0.1.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,26 +101,26 @@ class PlanOperator:
     recomputed: str = ""
     """The half of the backward pass, 'input' or 'weight', that runs a forward operator again; empty where none does."""
     gradient_bytes: float = 0.0
-    """Bytes of the gradient that an update operator reads, on one device; 0 in a file of an earlier version."""
+    """Bytes of the gradient that an update operator reads, on one device."""
     optimizer_bytes: float = 0.0
     """Bytes of the optimizer state of an update operator, on one device."""
     axis_seconds: tuple[float, ...] = ()
     """Seconds of collectives in each microbatch, by mesh axis with more than one device: those inside it and those of
     resharding its inputs (both twice where it is rematerialised), and completing outputs that leave the stage; for an
-    update, summing its gradient. Empty in a file of an earlier version."""
+    update, summing its gradient."""
     stored_seconds: tuple[float, ...] = ()
     """Of gathering stored weights, and of an update of scattering gradients, each time it runs in a microbatch:
-    (exposed, hidden behind computing); empty where it does neither, and in a file of an earlier version."""
+    (exposed, hidden behind computing); empty where it does neither, and in a file of version 0.1.0."""
     hidden_seconds: tuple[float, ...] = ()
     """As `axis_seconds`: the seconds of collectives in each microbatch that run behind computing, and of which
     `axis_seconds` has nothing."""
     hidden_once_seconds: float = 0.0
     """Of an update: seconds of its collectives once an iteration that run behind the backward pass."""
     input_names: tuple[str, ...] = ()
-    """Names of the tensors it reads, as `inputs`; empty in a file of an earlier version, like `input_shapes`."""
+    """Names of the tensors it reads, as `inputs`; empty in a file of version 0.1.0, like `input_shapes`."""
     input_shapes: tuple[tuple[int, ...], ...] = ()
     collective_tensors: tuple[str, ...] = ()
-    """For each line of `communication` the tensor that moves; empty in an earlier file, like the next two."""
+    """For each line of `communication` the tensor that moves; empty in a file of 0.1.0, like the next two."""
     collective_kinds: tuple[str, ...] = ()
     """For each line the collectives, as 'all-gather' or 'reduce-scatter, all-gather'."""
     collective_seconds: tuple[float, ...] = ()
@@ -139,7 +139,7 @@ class PlanTensor:
     """'source': it enters the stage; 'weight': a stored weight; 'accumulator': the sum of a weight's gradients."""
     spec: str
     bytes: int = 0
-    """Of the whole tensor; 0 in a file of an earlier version."""
+    """Of the whole tensor; 0 in a file of version 0.1.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class PlanStage:
     receive_seconds: float = 0.0
     """What the objective counts for a microbatch's inputs from other stages; 0 where sends are not counted."""
     tensors: Sequence[PlanTensor] = ()
-    """Sources, weights and accumulators; empty in a file of an earlier version."""
+    """Sources, weights and accumulators."""
     tied_seconds: float = 0.0
     """Once an iteration: summing the gradients of weights that earlier stages read too; 0 unless that is counted."""
     device: str = ""

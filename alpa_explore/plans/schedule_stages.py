@@ -125,7 +125,7 @@ def schedule_table(
         return schedule
     name, submeshes, layers = schedule or planned_schedule(plan), len(plan.stages), len(plan.layers)
     if name == INTERLEAVED and stages_per_submesh is None:
-        stages_per_submesh = _planned_turns(plan) or 2
+        stages_per_submesh = plan.terms.turns if planned_schedule(plan) == INTERLEAVED else 2
     turns = 1 if stages_per_submesh is None else stages_per_submesh
     if name in V_SHAPES:
         turns = 2
@@ -163,11 +163,6 @@ def possible_schedules(plan: PlanValue) -> tuple[str, ...]:
             schedule_stages(plan, schedule_table(plan, name))
             names.append(name)
     return tuple(names)
-
-
-def _planned_turns(plan: PlanValue) -> int | None:
-    """How often a microbatch passes through a submesh; None for a plan of a schedule that does not interleave."""
-    return plan.terms.turns if planned_schedule(plan) == INTERLEAVED else None
 
 
 def _planned_order(plan: PlanValue) -> tuple[int, ...]:

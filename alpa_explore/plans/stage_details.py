@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.graph import TrainingGraph
@@ -11,6 +11,7 @@ from alpa_explore.plans.describe import describe_stage, describe_tensors
 from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.pricing.stage_costs import StageCandidate
 
+_T = TypeVar("_T")
 Range = tuple[int, int]
 """First and last layer, inclusive."""
 
@@ -27,16 +28,19 @@ class StageDetails:
     memo: dict[object, Any] = field(default_factory=dict)
     """What was computed from described operators, and is needed again under another schedule or B; by
     `PlanValue.alike`."""
-    _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
-    _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
-    _tensors: dict[tuple[Range, str], tuple[PlanTensor, ...]] = field(default_factory=dict)
+    _known: dict[object, Any] = field(default_factory=dict)
+
+    def _once(self, key: object, make: Callable[[], _T]) -> _T:
+        """What `make` gives, computed when it is first asked for."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: _T = self._known[key]
+        return found
 
     def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         """The sharding problem of these layers on `mesh`, rematerialised as in one of `StageCosts.versions`."""
-        key = (layers, mesh, version)
-        if key not in self._problems:
-            self._problems[key] = self.problem_of(*layers, mesh, *((version,) if version else ()))
-        return self._problems[key]
+        versions = (version,) if version else ()
+        return self._once((layers, mesh, version), lambda: self.problem_of(*layers, mesh, *versions))
 
     def solved(self, layers: Range, candidate: StageCandidate) -> tuple[StageProblem, tuple[int, ...]]:
         """The problem of these layers that `candidate` solves, and its choice of every node."""
@@ -45,10 +49,8 @@ class StageDetails:
 
     def operators(self, layers: Range, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
         """The operators of these layers under the choice of `candidate`."""
-        key = (layers, candidate.solution_key)
-        if key not in self._operators:
-            self._operators[key] = describe_stage(*self.solved(layers, candidate))
-        return self._operators[key]
+        key = ("operators", layers, candidate.solution_key)
+        return self._once(key, lambda: describe_stage(*self.solved(layers, candidate)))
 
     def operators_of(
         self, layers: Range, candidate: StageCandidate, kinds: Collection[str]
@@ -58,7 +60,5 @@ class StageDetails:
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
         """The specs of sources, weights and accumulators under the choice of `candidate`."""
-        key = (layers, candidate.solution_key)
-        if key not in self._tensors:
-            self._tensors[key] = describe_tensors(*self.solved(layers, candidate))
-        return self._tensors[key]
+        key = ("tensors", layers, candidate.solution_key)
+        return self._once(key, lambda: describe_tensors(*self.solved(layers, candidate)))

@@ -30,8 +30,6 @@ from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between
 from alpa_explore.schedules.task import Schedule
 
-_KEY = "timeline"
-
 
 def plan_timeline(
     plan: PlanValue,
@@ -51,10 +49,7 @@ def plan_timeline(
         return _simulated(plan, schedule_table(plan), shares)
     if schedule not in (None, planned_schedule(plan)) or stages_per_submesh is not None:
         return _simulated(plan, schedule_table(plan, schedule, stages_per_submesh=stages_per_submesh))
-    if _KEY not in plan.memo:
-        plan.memo[_KEY] = _simulated(plan, schedule_table(plan))
-    own: Timeline = plan.memo[_KEY]
-    return own
+    return plan.remembered("timeline", lambda: _simulated(plan, schedule_table(plan)))
 
 
 def layer_shares(plan: PlanValue) -> dict[int, Shares]:

@@ -1,7 +1,8 @@
 """A plan as a frozen value: its choices, its predicted costs, and the figures that follow from both."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from alpa_explore.cluster import Cluster, Device, Submesh
 from alpa_explore.errors import PlanFileError
@@ -19,6 +20,8 @@ from alpa_explore.plans.records import (
 )
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,19 @@ class PlanValue:
     """Where `costs` is not complete: the plan whose stage costs bound the stages that were not priced."""
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was computed from the other fields and is needed again; a changed plan begins with an empty one."""
+
+    def remembered(self, key: str, make: Callable[[], _T]) -> _T:
+        """What `make` gives, computed once for this value."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: _T = self.memo[key]
+        return found
+
+    def with_memo(self, **changes: Any) -> Self:
+        """A plan with changed fields on which nothing of what is remembered depends."""
+        changed = replace(self, **changes)
+        changed.memo.update(self.memo)
+        return changed
 
     @property
     def terms(self) -> ScheduleTerms:

@@ -27,10 +27,9 @@ def check(program: Program) -> None:
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
             _values(stage, rank, f"stage {number}, rank {rank}")
-    per_microbatch = [i for s in program.stages for a in s.tasks if a not in ONCE_AN_ITERATION for i in _of(s, a)]
-    _messages(per_microbatch, "forward and backward tasks")
-    updates = [i for s in program.stages for a in s.tasks if a in ONCE_AN_ITERATION for i in _of(s, a)]
-    _messages(updates, "update tasks")
+    for once, where in ((False, "forward and backward tasks"), (True, "update tasks")):
+        of_tasks = ((rank, i) for rank, (_, a), i in program.instructions() if (a in ONCE_AN_ITERATION) is once)
+        _messages(of_tasks, where)
     for number, stage in enumerate(program.stages):
         for action in [a for a in stage.tasks if a not in ONCE_AN_ITERATION]:
             _meet(stage.tasks[action], f"stage {number}, {LETTERS[action]}", waiting_for_mail=False)
@@ -43,10 +42,6 @@ def check(program: Program) -> None:
         for rank in program.ranks
     }
     _meet(together, "update", waiting_for_mail=True)
-
-
-def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
-    return [(rank, i) for rank, instructions in stage.tasks[action].items() for i in instructions]
 
 
 def _values(stage: StageProgram, rank: int, where: str) -> None:

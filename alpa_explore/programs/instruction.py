@@ -6,7 +6,7 @@ dim.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from alpa_explore.graph import Operator
 from alpa_explore.sharding.local.steps import Reduction
@@ -15,60 +15,46 @@ from alpa_explore.sharding.reshard import StepKind
 Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
-class _ReadsSource:
-    """Mixin of the instructions that read one value."""
+class _Instruction:
+    """What it reads and writes is in the fields that `READS` and `WRITES` name."""
 
     __slots__ = ()
-    source: int
+    READS: ClassVar[tuple[str, ...]] = ("source",)
+    WRITES: ClassVar[tuple[str, ...]] = ("target",)
 
     @property
     def reads(self) -> tuple[int, ...]:
         """Values that must exist."""
-        return (self.source,)
-
-
-class _WritesTarget:
-    """Mixin of the instructions that write one value."""
-
-    __slots__ = ()
-    target: int
+        return tuple(getattr(self, name) for name in self.READS)
 
     @property
     def writes(self) -> tuple[int, ...]:
         """Values that exist afterwards."""
-        return (self.target,)
+        return tuple(getattr(self, name) for name in self.WRITES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load(_WritesTarget):
+class Load(_Instruction):
     """Load the rank's box of an input of this microbatch."""
 
+    READS = ()
     tensor: int
     box: Box
     target: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count(_WritesTarget):
+class Count(_Instruction):
     """Compute the divisor of a mean loss: the mean number of targets of the microbatches of this iteration."""
 
+    READS = ()
     loss: int
     """Index of the loss in `graph.operators`."""
     target: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
+class Compute(_Instruction):
     """Run an operator on local shards (`sharding.local`); its Refs, inputs and outputs are numbers of values."""
 
     operator: Operator
@@ -87,7 +73,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collective(_ReadsSource, _WritesTarget):
+class Collective(_Instruction):
     """A collective of `ranks`, in this order.
 
     `joined` is the dim along which pieces are concatenated, `cut` the dim along which the result is split; None where
@@ -113,7 +99,7 @@ class Collective(_ReadsSource, _WritesTarget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice(_ReadsSource, _WritesTarget):
+class Slice(_Instruction):
     """Take piece number `piece` of `pieces` along a dim; with one piece, the whole value under another number."""
 
     source: int
@@ -124,25 +110,22 @@ class Slice(_ReadsSource, _WritesTarget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Send(_ReadsSource):
+class Send(_Instruction):
     """Send a box of a value (in coordinates of the value) to another rank, without waiting."""
 
+    WRITES = ()
     source: int
     to: int
     message: int
     """Identifies the message: unique between two ranks within one task."""
     box: Box
 
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that exist afterwards."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receive(_WritesTarget):
+class Receive(_Instruction):
     """Wait for boxes that other ranks send, and assemble them to a value."""
 
+    READS = ()
     target: int
     message: int
     shape: tuple[int, ...]
@@ -150,29 +133,21 @@ class Receive(_WritesTarget):
     pieces: tuple[tuple[int, Box], ...]
     """(sender, box in coordinates of the value); together they cover the value."""
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulate(_WritesTarget):
+class Accumulate(_Instruction):
     """`target` += `source`."""
 
+    READS = ("source", "target")
     source: int
     target: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
-        return (self.source, self.target)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimize(_WritesTarget):
+class Optimize(_Instruction):
     """One optimizer step on a piece of a weight; the optimizer state stays on the rank."""
 
+    READS = ("weight", "gradient")
     kind: str
     """'optimizer.adam', …"""
     parameter: int
@@ -184,14 +159,9 @@ class Optimize(_WritesTarget):
     """The sum over microbatches; the step uses the mean."""
     target: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
-        return (self.weight, self.gradient)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assign(_ReadsSource, _WritesTarget):
+class Assign(_Instruction):
     """Assign a value to a lasting value: the weight that the next iteration reads, the buffer that the next microbatch
     reads."""
 
@@ -200,20 +170,16 @@ class Assign(_ReadsSource, _WritesTarget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
+class Free(_Instruction):
     """Free values that are not read again."""
 
+    WRITES = ()
     values: tuple[int, ...]
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must exist."""
+        """All that it frees."""
         return self.values
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that exist afterwards."""
-        return ()
 
 
 Instruction: TypeAlias = (

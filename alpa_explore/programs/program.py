@@ -6,7 +6,7 @@ when they run. The size of a program therefore depends on stages, ranks and oper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from alpa_explore.graph import TrainingGraph
@@ -87,12 +87,15 @@ class Program:
         ]
         return replace(self, stages=tuple(stages))
 
+    def instructions(self, rank: int | None = None) -> Iterator[tuple[int, tuple[int, Action], Instruction]]:
+        """(rank, (stage, action), instruction) of one rank, or of all, stage by stage, each rank's in order."""
+        for number, stage in enumerate(self.stages):
+            for action, of_ranks in stage.tasks.items():
+                for one in of_ranks if rank is None else (rank,):
+                    for instruction in of_ranks.get(one, ()):
+                        yield one, (number, action), instruction
+
     @property
     def instruction_count(self) -> int:
         """The number of instructions of all tasks and ranks."""
-        return sum(
-            len(instructions)
-            for stage in self.stages
-            for task in stage.tasks.values()
-            for instructions in task.values()
-        )
+        return sum(1 for _ in self.instructions())

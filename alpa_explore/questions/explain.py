@@ -20,7 +20,8 @@ from typing import Any
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.planner.replan import replan
-from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.iteration_time import OVERHEAD as OVERHEAD
+from alpa_explore.plans.iteration_time import SENDS, TIED, UPDATE, WAITS, iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
@@ -28,15 +29,13 @@ from alpa_explore.plans.value import PlanValue
 UNLIMITED_BYTES = 10**18
 """Memory of a device in the question what a plan would do without a limit on memory: more than any plan needs."""
 
-COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
-TIED, OVERHEAD = "sums of tied weights", "overhead of the software"
+COMPUTE, SEND, SYNC, WAIT = "compute", SENDS, UPDATE, WAITS
 COLLECTIVES = "collectives"
 """How the names of the parts for collectives begin: 'collectives inside a node, axis 1'."""
 COMPUTING = "computing"
 """The name of COMPUTE as a limit."""
 UNKNOWN = "compute and collectives"
 """The part of both together, for a stage whose strategies are not in the plan."""
-_LIMITS = "limits"
 _LINKS = {"inside a node": "links inside a node", "between nodes": "the network between nodes"}
 """Place of a collective -> name of the links there as a limit."""
 
@@ -135,10 +134,7 @@ def _link(plan: PlanValue, stage: PlanStage, axis: int) -> str:
 
 def limits(plan: Plan) -> tuple[Limit, ...]:
     """What makes the plan slower than it could be, the largest gain first; computed once for each plan value."""
-    if _LIMITS not in plan.memo:
-        plan.memo[_LIMITS] = _limits(plan)
-    found: tuple[Limit, ...] = plan.memo[_LIMITS]
-    return found
+    return plan.remembered("limits", lambda: _limits(plan))
 
 
 def _limits(plan: Plan) -> tuple[Limit, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
@@ -17,12 +16,14 @@ from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.tables import Row, stage_named
+from alpa_explore.plans.report.tables import Row, row_of, stage_named
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.memory_frontiers import whole_frontier
-from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.pricing.stage_costs import Provenance, StageCandidate
+from alpa_explore.questions.what_if import solved_stage
 
 FRONTIER_SOLVES = 24
 """Most solves for the convex part of a stage's frontier: one finds a corner, one proves an edge, so these find a dozen
@@ -81,20 +82,12 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = FRO
     which. OptionError for a stage that does not exist, and for a plan that was read from a file (see
     `known_frontier`).
     """
-    planned = stage_named(plan, stage)
-    if plan.details is None:
-        raise OptionError(
-            "This plan was read from a file",
-            found="a plan without the problems behind its stages",
-            remedy="Plan again with the same model and options: its solves are kept, so that is quick.",
-        )
+    planned, problem, chosen = solved_stage(plan, stage)
     if held is not None and held < 1:
         raise OptionError(
             "A stage holds at least one microbatch", found=f"held={held}", remedy="Give 1 or more, or omit it."
         )
     beside = planned.microbatches_held if held is None else held
-    candidate = plan.candidate_of(planned)
-    problem, chosen = plan.details.solved(planned.layers, candidate)
 
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
@@ -102,18 +95,8 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = FRO
     solved, complete = whole_frontier(
         problem, solver, plan.device_of(planned).memory_bytes, beside, 1.0 / plan.options.num_microbatches, most, Caps()
     )
-    points = [
-        (
-            p.totals.latency_seconds(plan.options.num_microbatches),
-            p.totals.weight_bytes,
-            p.totals.held_bytes(beside),
-            p.totals.workspace_bytes,
-            candidate.logical_mesh.shape,
-            p.provenance,
-            p.choices == chosen,
-        )
-        for p in solved
-    ]
+    shape = plan.candidate_of(planned).logical_mesh.shape
+    points = [_point(plan, planned, beside, p.totals, shape, p.provenance, chosen=p.choices == chosen) for p in solved]
     return _stage_frontier(plan, planned, beside, points, complete=complete)
 
 
@@ -123,21 +106,12 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
     Dominated points are left out, except the plan's choice. OptionError for a stage that does not exist.
     """
     planned = stage_named(plan, stage)
-    b, held = plan.options.num_microbatches, planned.microbatches_held
-    candidates = plan.costs.candidates[plan.key_of(planned)]
+    held, key = planned.microbatches_held, planned.solution_key
     points = [
-        (
-            c.latency_seconds(b),
-            c.weight_bytes,
-            c.held_bytes(held),
-            c.workspace_bytes,
-            c.logical_mesh.shape,
-            c.provenance,
-            c.solution_key == planned.solution_key,
-        )
-        for c in candidates
+        _point(plan, planned, held, c, c.logical_mesh.shape, c.provenance, chosen=c.solution_key == key)
+        for c in plan.costs.candidates[plan.key_of(planned)]
     ]
-    kept = [p for p in points if p[-1] or not any(_dominates(q, p) for q in points)]
+    kept = [p for p in points if p.chosen or not any(_dominates(q, p) for q in points)]
     return _stage_frontier(plan, planned, held, kept, complete=False)
 
 
@@ -145,12 +119,11 @@ def frontier_table(frontier: StageFrontier) -> list[Row]:
     """One row per point, the fastest first."""
     return [
         {
-            "latency_seconds": p.seconds,
-            "weight_bytes": p.weight_bytes,
-            "held_bytes": p.activations_held_bytes,
-            "workspace_bytes": p.workspace_bytes,
-            "peak_bytes": p.peak_bytes,
-            "logical_mesh": p.logical_mesh,
+            **row_of(
+                p,
+                "latency_seconds=seconds weight_bytes held_bytes=activations_held_bytes workspace_bytes "
+                "peak_bytes logical_mesh",
+            ),
             "what_is_proven": PROVENANCE_PHRASES[p.provenance],
             "fits": p.fits,
             "chosen": p.chosen,
@@ -159,40 +132,47 @@ def frontier_table(frontier: StageFrontier) -> list[Row]:
     ]
 
 
-_Figures: TypeAlias = tuple[float, float, float, float, tuple[int, ...], Provenance, bool]
-"""Seconds; bytes of weights, of what is held, and of the workspace; logical mesh, provenance, whether it is chosen."""
+def _point(
+    plan: Plan,
+    stage: PlanStage,
+    held: float,
+    totals: StageTotals | StageCandidate,
+    logical_mesh: tuple[int, ...],
+    provenance: Provenance,
+    *,
+    chosen: bool,
+) -> FrontierPoint:
+    held_bytes = totals.held_bytes(held)
+    peak_bytes = held_bytes + totals.workspace_bytes
+    return FrontierPoint(
+        seconds=totals.latency_seconds(plan.options.num_microbatches),
+        weight_bytes=totals.weight_bytes,
+        held_bytes=held_bytes,
+        peak_bytes=peak_bytes,
+        logical_mesh=logical_mesh,
+        provenance=provenance,
+        fits=peak_bytes <= plan.device_of(stage).memory_bytes,
+        chosen=chosen,
+    )
 
 
-def _seconds_and_bytes(figures: _Figures) -> tuple[float, float]:
-    return figures[0], figures[2]
+def _seconds_and_bytes(point: FrontierPoint) -> tuple[float, float]:
+    return point.seconds, point.held_bytes
 
 
-def _dominates(a: _Figures, b: _Figures) -> bool:
+def _dominates(a: FrontierPoint, b: FrontierPoint) -> bool:
     pairs = list(zip(_seconds_and_bytes(a), _seconds_and_bytes(b), strict=True))
     return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
 
 
 def _stage_frontier(
-    plan: Plan, stage: PlanStage, held: float, points: Iterable[_Figures], *, complete: bool
+    plan: Plan, stage: PlanStage, held: float, points: Iterable[FrontierPoint], *, complete: bool
 ) -> StageFrontier:
-    memory = plan.device_of(stage).memory_bytes
     return StageFrontier(
         stage=stage.index,
         layers=stage.layers,
         microbatches_held=held,
-        memory_bytes=memory,
+        memory_bytes=plan.device_of(stage).memory_bytes,
         complete=complete,
-        points=tuple(
-            FrontierPoint(
-                seconds=seconds,
-                weight_bytes=weights,
-                held_bytes=size,
-                peak_bytes=size + workspace,
-                logical_mesh=shape,
-                provenance=provenance,
-                fits=size + workspace <= memory,
-                chosen=chosen,
-            )
-            for seconds, weights, size, workspace, shape, provenance, chosen in sorted(points, key=_seconds_and_bytes)
-        ),
+        points=tuple(sorted(points, key=_seconds_and_bytes)),
     )

@@ -7,7 +7,7 @@ from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.error_bands import iteration_with_band
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.report.text import render_table
 
 
@@ -16,17 +16,9 @@ def microbatches_table(plan: Plan) -> list[Row]:
     and by how much the nearest thing would not."""
     return [
         {
-            "num_microbatches": t.num_microbatches,
-            "microbatch_samples": t.samples,
-            "iteration_seconds": t.iteration_seconds,
+            **row_of(t, "num_microbatches microbatch_samples=samples iteration_seconds"),
             "samples_per_second": t.samples_per_second if t.iteration_seconds is not None else None,
-            "stages": t.stages,
-            "fullest_stage": t.fullest_stage,
-            "weight_bytes": t.weight_bytes,
-            "held_bytes": t.held_bytes,
-            "workspace_bytes": t.workspace_bytes,
-            "peak_bytes": t.peak_bytes,
-            "over_bytes": t.over_bytes,
+            **row_of(t, "stages fullest_stage weight_bytes held_bytes workspace_bytes peak_bytes over_bytes"),
             "chosen": t.num_microbatches == plan.options.num_microbatches,
         }
         for t in microbatches_of(plan)

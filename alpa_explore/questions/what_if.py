@@ -23,7 +23,8 @@ from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.records import PlanOperator
+from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.plans.report.tables import stage_named
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
@@ -141,22 +142,24 @@ def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     return tuple(sorted(regrets, key=attrgetter("extra_seconds")))
 
 
+def solved_stage(plan: Plan, stage: int) -> tuple[PlanStage, StageProblem, tuple[int, ...]]:
+    """A stage of a plan, its sharding problem, and the choices that the plan made in it. OptionError for a stage that
+    does not exist, and for a plan that was read from a file."""
+    planned = stage_named(plan, stage)
+    if plan.details is None:
+        raise OptionError(
+            "This plan was read from a file",
+            found="a plan without the problems behind its stages",
+            remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
+        )
+    return planned, *plan.details.solved(planned.layers, plan.candidate_of(planned))
+
+
 class _SolvedStage:
     """A stage of a plan with its sharding problem and the choices that the plan made in it."""
 
     def __init__(self, plan: Plan, stage: int) -> None:
-        if not 0 <= stage < len(plan.stages):
-            raise OptionError(
-                "No such stage", found=f"stage {stage}", remedy=f"The plan has stages 0 to {len(plan.stages) - 1}."
-            )
-        if plan.details is None:
-            raise OptionError(
-                "This plan was read from a file",
-                found="a plan without the problems behind its stages",
-                remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
-            )
-        self.plan, self.stage = plan, plan.stages[stage]
-        self.problem, self.choices = plan.details.solved(self.stage.layers, plan.candidate_of(self.stage))
+        self.plan, (self.stage, self.problem, self.choices) = plan, solved_stage(plan, stage)
         self.inverse_b = 1.0 / plan.options.num_microbatches
         self.sharding_problem = self.at(self.problem)
         self.graph = self.problem.stage.layered.graph

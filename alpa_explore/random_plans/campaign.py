@@ -23,7 +23,8 @@ import torch
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.execution.tasks import TaskCount
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Draft
@@ -198,11 +199,9 @@ def _mapped(function: Callable[[_A], _B], items: Iterable[_A], processes: int) -
 
 def _counted(name: str, results: Iterable[_A], total: int, progress: ProgressCallback | None) -> Iterator[_A]:
     """The results as they come, each reported."""
-    start = time.perf_counter()
-    for done, result in enumerate(results, 1):
-        if progress is not None:
-            elapsed = time.perf_counter() - start
-            progress(Progress(pass_name=name, done=done, total=total, elapsed_seconds=elapsed))
+    counter = TaskCount(name, total, progress)
+    for result in results:
+        counter.add()
         yield result
 
 

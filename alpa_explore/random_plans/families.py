@@ -29,86 +29,60 @@ Inputs: TypeAlias = tuple[torch.Tensor, ...]
 Made: TypeAlias = tuple[nn.Module, Inputs, None, Callable[[int], Inputs]]
 
 
-def gpt() -> Made:
-    """GPT with spelled-out attention and a tied table, two blocks."""
-    return _of(GPTConfig(hidden=24, layers=2, heads=6, vocabulary=32, sequence=8, mlp_ratio=2), samples=4)
+def _decoder(**fields: Any) -> DecoderConfig:
+    """A block of a decoder of today, small."""
+    small: dict[str, Any] = {"family": "tiny", "hidden": 16, "layers": 1, "heads": 4, "kv_heads": 2, "head": 4}
+    small |= {"vocabulary": 24, "sequence": 8}
+    return DecoderConfig(**(small | fields))
 
 
-def fused_gpt() -> Made:
-    """GPT with attention as one operator and learned positions, tied."""
-    config = GPTConfig(hidden=16, layers=2, heads=4, vocabulary=24, sequence=8, attention="fused", ffn=32)
-    return _of(config, samples=4)
+def _of(config: ModelConfig, samples: int) -> Callable[[], Made]:
+    """A family of the catalogue's architectures; its weights are drawn under the global seed."""
+
+    def microbatch(number: int) -> Inputs:
+        inputs = make_inputs(config, samples, "cpu", number)
+        assert isinstance(inputs, tuple), "the architectures here take tensors in order"
+        return inputs
+
+    def made() -> Made:
+        model: Any = make_module(config, "cpu", int(torch.randint(2**31, ())))
+        return model, microbatch(0), None, microbatch
+
+    return made
 
 
-def grouped_gpt() -> Made:
-    """Fused GPT with grouped heads, rotary positions and squared ReLU, no biases, an untied head."""
-    config = GPTConfig(
-        hidden=32,
-        layers=2,
-        heads=8,
-        vocabulary=16,
-        sequence=6,
-        attention="fused",
-        ffn=24,
-        tied=False,
-        kv_heads=2,
-        positions="rotary",
-        activation="squared-relu",
-        bias=False,
-    )
-    return _of(config, samples=6)
-
-
-def llama() -> Made:
-    """Llama with grouped heads."""
-    return _of(
-        LlamaConfig(hidden=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=24, sequence=8, tied=False), samples=4
-    )
-
-
-def fused_llama() -> Made:
-    """Llama with fused projections and a tied table."""
-    config = LlamaConfig(
-        hidden=24, layers=2, heads=6, kv_heads=3, ffn=36, vocabulary=32, sequence=4, tied=True, fused_projections=True
-    )
-    return _of(config, samples=6)
-
-
-def moe() -> Made:
-    """Mixture of experts: a block with experts and one without."""
-    config = MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2)
-    return _of(config, samples=4)
-
-
-def mixtral() -> Made:
-    """Routed experts, grouped heads."""
-    return _of(_decoder(experts=ExpertsConfig(count=4, chosen=2, ffn=8)), samples=4)
-
-
-def deepseek() -> Made:
-    """Latent attention, a dense block, and one of routed experts of two groups, with a shared one."""
-    experts = ExpertsConfig(
-        count=8, chosen=2, ffn=8, shared=1, dense_blocks=1, gate="sigmoid", groups=2, chosen_groups=1, scale=2.5
-    )
-    latent = LatentConfig(query_rank=8, key_rank=8, rotary=4, plain=4, value=6)
-    return _of(_decoder(layers=2, kv_heads=4, head=8, ffn=24, latent=latent, experts=experts), samples=4)
-
-
-def gpt_oss() -> Made:
-    """Attention spelled out, with sinks and a window; clamped experts with biases."""
-    experts = ExpertsConfig(count=4, chosen=2, ffn=12)
-    return _of(_decoder(layers=2, window=4, sinks=True, bias=True, clamped=True, experts=experts), samples=4)
-
-
-def wide_resnet() -> Made:
-    """Convolutions and batch norms."""
-    config = WideResNetConfig(layers=8, blocks=(1, 1), base_channels=4, width_factor=2, image=16, classes=12)
-    return _of(config, samples=8)
-
-
-def mlp() -> Made:
-    """The catalogue's MLP."""
-    return _of(MLPConfig(features=12, hidden=24, layers=4, classes=8), samples=12)
+gpt = _of(GPTConfig(hidden=24, layers=2, heads=6, vocabulary=32, sequence=8, mlp_ratio=2), 4)
+"""GPT with spelled-out attention and a tied table, two blocks."""
+_FUSED: dict[str, Any] = {"layers": 2, "attention": "fused"}
+fused_gpt = _of(GPTConfig(**_FUSED, hidden=16, heads=4, vocabulary=24, sequence=8, ffn=32), 4)
+"""GPT with attention as one operator and learned positions, tied."""
+_GROUPED: dict[str, Any] = {"kv_heads": 2, "positions": "rotary", "activation": "squared-relu", "bias": False}
+grouped_gpt = _of(GPTConfig(**_FUSED, **_GROUPED, hidden=32, heads=8, vocabulary=16, sequence=6, ffn=24, tied=False), 6)
+"""Fused GPT with grouped heads, rotary positions and squared ReLU, no biases, an untied head."""
+llama = _of(LlamaConfig(hidden=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=24, sequence=8, tied=False), 4)
+"""Llama with grouped heads."""
+_FUSED_LLAMA: dict[str, Any] = {"layers": 2, "tied": True, "fused_projections": True}
+fused_llama = _of(LlamaConfig(**_FUSED_LLAMA, hidden=24, heads=6, kv_heads=3, ffn=36, vocabulary=32, sequence=4), 6)
+"""Llama with fused projections and a tied table."""
+moe = _of(
+    MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2), 4
+)
+"""Mixture of experts: a block with experts and one without."""
+mixtral = _of(_decoder(experts=ExpertsConfig(count=4, chosen=2, ffn=8)), 4)
+"""Routed experts, grouped heads."""
+_GROUPS = ExpertsConfig(
+    count=8, chosen=2, ffn=8, shared=1, dense_blocks=1, gate="sigmoid", groups=2, chosen_groups=1, scale=2.5
+)
+_LATENT = LatentConfig(query_rank=8, key_rank=8, rotary=4, plain=4, value=6)
+deepseek = _of(_decoder(layers=2, kv_heads=4, head=8, ffn=24, latent=_LATENT, experts=_GROUPS), 4)
+"""Latent attention, a dense block, and one of routed experts of two groups, with a shared one."""
+_SINKS: dict[str, Any] = {"layers": 2, "window": 4, "sinks": True, "bias": True, "clamped": True}
+gpt_oss = _of(_decoder(**_SINKS, experts=ExpertsConfig(count=4, chosen=2, ffn=12)), 4)
+"""Attention spelled out, with sinks and a window; clamped experts with biases."""
+wide_resnet = _of(WideResNetConfig(layers=8, blocks=(1, 1), base_channels=4, width_factor=2, image=16, classes=12), 8)
+"""Convolutions and batch norms."""
+mlp = _of(MLPConfig(features=12, hidden=24, layers=4, classes=8), 12)
+"""The catalogue's MLP."""
 
 
 class _TiedMLP(nn.Module):
@@ -190,41 +164,13 @@ def small_net() -> Made:
     return _Net(), microbatch(0), None, microbatch
 
 
-OPTIMIZER_OF: Mapping[str, str] = {
-    "gpt": "adam",
-    "fused_gpt": "adamw",
-    "grouped_gpt": "sgd",
-    "llama": "adamw",
-    "fused_llama": "adam",
-    "moe": "adam",
-    "wide_resnet": "sgd_momentum",
-    "mlp": "adam",
-    "tied_mlp": "sgd_momentum",
-    "scores": "adamw",
-    "small_net": "sgd",
-    "mixtral": "adamw",
-    "deepseek": "adam",
-    "gpt_oss": "adam",
-}
+OPTIMIZER_OF: Mapping[str, str] = dict(
+    one.split("=")
+    for one in """
+    gpt=adam fused_gpt=adamw grouped_gpt=sgd llama=adamw fused_llama=adam moe=adam wide_resnet=sgd_momentum mlp=adam
+    tied_mlp=sgd_momentum scores=adamw small_net=sgd mixtral=adamw deepseek=adam gpt_oss=adam
+    """.split()
+)
 """Every family, and the optimizer of its plans."""
 SEQUENCES = frozenset(("fused_gpt", "grouped_gpt", "llama", "fused_llama", "mixtral", "deepseek"))
 """Families with attention as one operator, whose plans may divide the sequence in all ways (context parallelism)."""
-
-
-def _decoder(**fields: Any) -> DecoderConfig:
-    """A block of a decoder of today, small."""
-    small: dict[str, Any] = {"family": "tiny", "hidden": 16, "layers": 1, "heads": 4, "kv_heads": 2, "head": 4}
-    small |= {"vocabulary": 24, "sequence": 8}
-    return DecoderConfig(**(small | fields))
-
-
-def _of(config: ModelConfig, samples: int) -> Made:
-    """A model of the catalogue's architectures; its weights are drawn under the global seed."""
-
-    def microbatch(number: int) -> Inputs:
-        inputs = make_inputs(config, samples, "cpu", number)
-        assert isinstance(inputs, tuple), "the architectures here take tensors in order"
-        return inputs
-
-    model: Any = make_module(config, "cpu", int(torch.randint(2**31, ())))
-    return model, microbatch(0), None, microbatch

@@ -26,23 +26,20 @@ from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import read_facts, read_times
+from alpa_explore.runtime.folder import read_facts, read_hosts, read_times
 from alpa_explore.runtime.ranks.times import FILE
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.store.forms import EACH, conform
-from alpa_explore.store.read import read_json
 
 Nodes = tuple[int, ...]
 """Numbers of nodes, ascending; one for the link inside a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageDrift:
-    """The compute of a stage in one iteration."""
+class _Part:
+    """A part of an iteration."""
 
-    stage: int
     predicted_seconds: float
     measured_seconds: float
 
@@ -50,6 +47,13 @@ class StageDrift:
     def ratio(self) -> float:
         """Measured over predicted."""
         return self.measured_seconds / self.predicted_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDrift(_Part):
+    """The compute of a stage in one iteration."""
+
+    stage: int
 
     @property
     def name(self) -> str:
@@ -58,19 +62,12 @@ class StageDrift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkDrift:
+class LinkDrift(_Part):
     """What a link was used for in one iteration."""
 
     nodes: Nodes
     names: tuple[str, ...]
     """Of these nodes: the hosts' where they are known."""
-    predicted_seconds: float
-    measured_seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """Measured over predicted."""
-        return self.measured_seconds / self.predicted_seconds
 
     @property
     def name(self) -> str:
@@ -192,9 +189,8 @@ def _compute_seconds(plan: Plan, timeline: Timeline, num_microbatches: int) -> I
 
 def _names(folder: Path, cluster: Cluster, ranks: Sequence[int]) -> dict[int, str]:
     """Node -> the name of its host where all its ranks, and no others, are on one; else 'node 0'."""
-    path = folder / "hosts.json"
     try:
-        hosts = conform(read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}, {EACH: str}, path.name)
+        hosts = read_hosts(folder)
     except (OSError, ValueError) as error:
         raise _unreadable(folder, error) from error
     on: dict[int, set[str]] = defaultdict(set)

@@ -106,6 +106,34 @@ def read_figures(folder: Path, rank: int) -> dict[str, Any]:
     return figures
 
 
+def read_hosts(folder: Path) -> dict[str, str]:
+    """Rank -> its host in words, 'node1 (10.0.0.2)'; empty where all ranks are on this machine. Raises as
+    `read_facts`."""
+    path = folder / "hosts.json"
+    found: dict[str, str] = conform(
+        read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}, {EACH: str}, path.name
+    )
+    return found
+
+
+class NewLines:
+    """The lines of a file that others append to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+
+    def __call__(self, *, last: bool = False) -> list[bytes]:
+        """Those that are new since the last call; `last`: also one without an end."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as stream:
+            stream.seek(self._read)
+            content = stream.read()
+        whole = content if last else content[: content.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return whole.splitlines()
+
+
 def full_disk(folder: Path, at: str) -> dict[str, str] | None:
     """What, found and remedy, where the disk with the folder of a run is full; None where it is not.
 

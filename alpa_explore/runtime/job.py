@@ -157,9 +157,9 @@ def write_jobs(
         _write_initial(home / "initial.pt", state)
     else:
         _take_checkpoint(Path(options.resume), home / "checkpoint")
-    groups = sorted({tuple(sorted(i.ranks)) for _, _, i in _all(program) if isinstance(i, Collective)})
+    groups = sorted({tuple(sorted(i.ranks)) for _, _, i in program.instructions() if isinstance(i, Collective)})
     outboxes: dict[tuple[int, int], dict[tuple[int, Action], tuple[int, ...]]] = {}
-    for rank, task, instruction in _all(program):
+    for rank, task, instruction in program.instructions():
         if isinstance(instruction, Send) and instruction.to != rank:
             box = outboxes.setdefault((rank, instruction.to), {})
             box[task] = (*box.get(task, ()), instruction.message)
@@ -226,17 +226,6 @@ def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:
     """(message, whether an update task sends it) -> the instruction of this rank that receives it."""
     return {
         (instruction.message, task[1] in ONCE_AN_ITERATION): instruction
-        for r, task, instruction in _all(program)
-        if r == rank and isinstance(instruction, Receive)
+        for _, task, instruction in program.instructions(rank)
+        if isinstance(instruction, Receive)
     }
-
-
-def _all(program: Program) -> list[tuple[int, tuple[int, Action], Any]]:
-    """(rank, (stage, action), instruction), each rank's in order."""
-    return [
-        (rank, (number, action), instruction)
-        for number, stage in enumerate(program.stages)
-        for action, of_ranks in stage.tasks.items()
-        for rank, instructions in of_ranks.items()
-        for instruction in instructions
-    ]

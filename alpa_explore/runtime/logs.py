@@ -3,14 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.errors import OptionError
-from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import attempts_of, read_facts
+from alpa_explore.runtime.folder import NewLines, attempts_of, read_facts, read_hosts
 from alpa_explore.runtime.reports import events
-from alpa_explore.store.forms import EACH, conform
-from alpa_explore.store.read import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +37,14 @@ class LogReader:
             )
         self.folder, self.ranks = folder, tuple(ranks or self._all)
         self._agents = not ranks
-        self._read: dict[str, int] = {}
+        self._lines: dict[str, NewLines] = {}
 
     def __call__(self, *, last: bool = False) -> Iterator[LogLine]:
         """The new lines, rank by rank; `last`: also one without an end."""
-        hosts = self._hosts()
+        try:
+            hosts = read_hosts(self.folder)
+        except (OSError, ValueError) as error:
+            raise _no_run(self.folder, error) from error
         for rank in self.ranks:
             width = len(str(self._all[-1]))
             host = hosts.get(str(rank), "")
@@ -62,24 +61,8 @@ class LogReader:
         return bool(agents) and all(path.with_suffix(".json").exists() for path in agents)
 
     def _new(self, name: str, source: str, last: bool) -> Iterator[LogLine]:
-        path = self.folder / name
-        if not path.exists():
-            return
-        with path.open("rb") as stream:
-            stream.seek(self._read.get(name, 0))
-            content = stream.read()
-        whole = content if last else content[: content.rfind(b"\n") + 1]
-        self._read[name] = self._read.get(name, 0) + len(whole)
-        for line in whole.decode("utf-8", errors="replace").splitlines():
-            yield LogLine(source=source, text=line)
-
-    def _hosts(self) -> dict[str, Any]:
-        path = self.folder / "hosts.json"
-        try:
-            found: dict[str, Any] = read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}
-            return dict(conform(found, {EACH: str}))
-        except (OSError, ValueError) as error:
-            raise _no_run(self.folder, error) from error
+        for line in self._lines.setdefault(name, NewLines(self.folder / name))(last=last):
+            yield LogLine(source=source, text=line.decode("utf-8", errors="replace"))
 
 
 def _no_run(folder: Path, why: object) -> OptionError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,8 +26,8 @@ from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
-from alpa_explore.store.forms import conform
 from alpa_explore.store.read import read_json
+from alpa_explore.store.records import plain, record
 
 FILE = "measured.json"
 
@@ -83,21 +83,10 @@ class Measured:
     """Part of the predicted seconds: the sends between stages (`plans.iteration_time`); 0 in older files."""
 
 
-_FORM = {
-    **dict.fromkeys(("model", "schedule", "device"), str),
-    **dict.fromkeys(("predicted_iteration_seconds", "measured_iteration_seconds"), float),
-    "tasks": [
-        {field.name: {"str": str, "int": int, "float": float}[str(field.type)] for field in fields(MeasuredTask)}
-    ],
-    "ranks": [{"rank": int, "predicted_peak_bytes": float, "measured_peak_bytes": float}],
-}
-"""Of `measured.json`; older files lack the last fields."""
-
-
 def write_measured(folder: Path) -> Measured:
     """Join the measurements of the ranks, and write `measured.json`."""
     measured = _joined(folder)
-    replace_text(folder / FILE, json.dumps(asdict(measured), indent=1))
+    replace_text(folder / FILE, json.dumps(plain(measured), indent=1))
     return measured
 
 
@@ -148,28 +137,16 @@ def load_measured(
             return _joined(home, cluster, allow_import=allow_import)
         if not path.exists():
             return write_measured(home)
-        body = conform(read_json(path, tuning.MAX_REPORT_BYTES), _FORM, FILE)
-        for task in body["tasks"]:
-            if task["action"] not in LETTERS.values():
-                raise ValueError(f"{FILE} has the action {task['action'][:20]!r}")
-        return Measured(
-            **{
-                **body,
-                "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
-                "ranks": tuple(_rank(r) for r in body["ranks"]),
-            }
-        )
+        measured = record(Measured, read_json(path, tuning.MAX_REPORT_BYTES), FILE)
+        if strange := {task.action for task in measured.tasks} - set(LETTERS.values()):
+            raise ValueError(f"{FILE} has the action {min(strange)[:20]!r}")
+        return measured
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PlanFileError(
             "There is no measured run",
             found=f"{path}: {error}",
             remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
         ) from error
-
-
-def _rank(stored: dict[str, Any]) -> MeasuredRank:
-    """Older files have `stage` in place of `submesh`; ranks ran one stage then."""
-    return MeasuredRank(**{"submesh" if name == "stage" else name: value for name, value in stored.items()})
 
 
 def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any]) -> list[MeasuredTask]:

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import replace_text
+from alpa_explore.runtime.folder import NewLines, replace_text
 
 
 class Reporter:
@@ -80,30 +80,19 @@ def read_heartbeat(folder: Path, rank: int) -> Heartbeat | None:
 
 def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
     """The events that a rank has reported until now."""
-    path = folder / f"rank-{rank}.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for line in text[: text.rfind("\n") + 1].splitlines():
-        yield json.loads(line)
+    return (json.loads(line) for line in NewLines(folder / f"rank-{rank}.jsonl")())
 
 
 class EventReader:
     """Reads the events of all ranks; each call reads only new lines."""
 
     def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
-        self._paths = {rank: folder / f"rank-{rank}.jsonl" for rank in ranks}
-        self._read = dict.fromkeys(ranks, 0)
+        self._lines = {rank: NewLines(folder / f"rank-{rank}.jsonl") for rank in ranks}
 
     def __call__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(rank, event) of the new events, those of a rank in order."""
-        for rank, path in self._paths.items():
-            if not path.exists():
-                continue
-            with path.open("rb") as stream:
-                stream.seek(self._read[rank])
-                text = stream.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            self._read[rank] += len(whole)
-            for line in whole.splitlines():
+        for rank, new in self._lines.items():
+            for line in new():
                 yield rank, json.loads(line)
 
 

@@ -16,7 +16,7 @@ from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts import Again, Attempt, HostsBack, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
-from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
+from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said, say
 from alpa_explore.runtime.drift import Drift, drift_of
 from alpa_explore.runtime.folder import DISK_ERRORS, attempts_of, release_folder
 from alpa_explore.runtime.measured import write_measured
@@ -143,7 +143,7 @@ class Run:
         done = now.steps()
         soon = seconds / max(median(s.seconds for s in done[-10:]), 1e-4) if done else 0
         step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
-        request_checkpoint(now.folder, step)
+        say(now.folder, REQUESTED, step)
         return step
 
     def drift(self) -> Drift | None:
@@ -259,11 +259,11 @@ class Run:
                 count = len(now.keeper.kept)
                 now.keeper.poll()
                 if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
-                    note_whole(now.folder, states[-1])
+                    say(now.folder, WHOLE, states[-1])
                     if back is not None and back.found.is_set() and states[-1] < self._total:
                         outcome = {"state": _ALL_BACK}
                         break
-                asked = requested_step(now.folder)
+                asked = said(now.folder, REQUESTED)
                 if asked is not None and now.keeper.missed(asked):
                     lead *= 2  # the steps have become faster, or the link is slow
                     self._request(now, lead)

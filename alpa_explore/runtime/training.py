@@ -83,13 +83,11 @@ def place_of(program: Program, rank: int) -> Place:
     """The place of a rank: of the samples, all that any of its instructions reads."""
     graph = program.graph
     boxes: list[tuple[int, int]] = []
-    for stage in program.stages:
-        for of_ranks in stage.tasks.values():
-            for instruction in of_ranks.get(rank, ()):
-                if isinstance(instruction, Count):  # of the targets of all samples
-                    boxes.append((0, max(graph.tensors[t].shape[0] for t in graph.inputs if graph.tensors[t].shape)))
-                elif isinstance(instruction, Load) and instruction.box:
-                    boxes.append(instruction.box[0])
+    for _, _, instruction in program.instructions(rank):
+        if isinstance(instruction, Count):  # of the targets of all samples
+            boxes.append((0, max(graph.tensors[t].shape[0] for t in graph.inputs if graph.tensors[t].shape)))
+        elif isinstance(instruction, Load) and instruction.box:
+            boxes.append(instruction.box[0])
     samples = (min(first for first, _ in boxes), max(last for _, last in boxes)) if boxes else (0, 0)
     return Place(rank=rank, ranks=len(program.ranks), samples=samples)
 

@@ -99,14 +99,8 @@ def verify(
     if temporary is not None:
         shutil.rmtree(temporary, ignore_errors=True)
     own = {name: options.get(name) for name in ("model", "example_inputs", "loss", "data")}
-    module = check_module(
-        job.program.graph,
-        _source(plan, own, seed=job.options.seed, allow_import=allow_import),
-        state,
-        [_whole_batches(job)(m) for m in range(job.program.schedule.num_microbatches)],
-        job.options.learning_rate,
-        job.program.frozen,
-    )
+    source = _source(plan, own, seed=job.options.seed, allow_import=allow_import)
+    module = _module_check(job.program, source, state, _whole_batches(job), job.options.learning_rate)
     return _verification(run.ranks, steps, tolerance, compared, module)
 
 
@@ -127,6 +121,14 @@ def _source(plan: Plan, own: Mapping[str, Any], *, seed: int, allow_import: bool
 def _whole_batches(job: RankJob) -> Callable[[int], Values]:
     """The microbatches of a run with all their samples, not only those of one rank."""
     return replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
+
+
+def _module_check(
+    program: Program, source: OwnModel, state: Values, batches: Callable[[int], Values], learning_rate: float
+) -> ModuleCheck:
+    """The module of `source` beside the graph of a program, on the microbatches of its first step."""
+    microbatches = [batches(m) for m in range(program.schedule.num_microbatches)]
+    return check_module(program.graph, source, state, microbatches, learning_rate, program.frozen)
 
 
 def _verification(
@@ -186,8 +188,7 @@ def verify_interpreted(
     source = _source(plan, own, seed=seed, allow_import=allow_import)
     state, batches = training(program.graph, plan.model, source, seed=seed, allow_import=allow_import)
     compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
-    microbatches = [batches(m) for m in range(program.schedule.num_microbatches)]
-    module = check_module(program.graph, source, state, microbatches, learning_rate, program.frozen)
+    module = _module_check(program, source, state, batches, learning_rate)
     return _verification(program.ranks, steps, tolerance, compared, module)
 
 

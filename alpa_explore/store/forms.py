@@ -1,6 +1,6 @@
 """The form of JSON that a stranger may have written: which keys it has, and of what kind each value is.
 
-A form is a type (float: a finite number; int: a whole one that is not negative); a list with the form of its items, or,
+A form is a type (float: a finite number; int: a whole one of 0 to 2⁶³ − 1); a list with the form of its items, or,
 where it has several, with a form for each place; or a dict from key to form, in which `EACH` is for every key that is
 not named, and keys without a form are left alone. What is read behind a check needs no other one.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 EACH = "*"
 """Key of a form for all other keys of an object."""
-_NAMES = {float: "a finite number", int: "a whole number that is not negative", str: "a text"}
+_NAMES = {float: "a finite number", int: "a whole number of 0 to 2⁶³ − 1", str: "a text", list: "a list"}
 
 
 def conform(value: Any, form: Any, place: str = "it") -> Any:
@@ -41,7 +41,7 @@ def _is(value: object, kind: type) -> bool:
     if kind is float:
         return isinstance(value, int | float) and math.isfinite(value)
     if kind is int:
-        return isinstance(value, int) and value >= 0
+        return isinstance(value, int) and 0 <= value < 2**63
     return isinstance(value, kind)
 
 

@@ -17,7 +17,7 @@ MOST_SMALL = 19
 """How many modules the list below may name: this number only falls."""
 SMALL = {
     "a command, a file each": "cli.__main__ cli.coverage cli.planning.export cli.planning.report cli.planning.show "
-    "cli.running.logs",
+    "cli.running.logs cli.models cli.app",
     "a model, a file each": "models.mlp",
     "a family of rules, a file each": "sharding.rules.recurrence",
     "a figure, a file each": "figures.course.planning.step figures.course.training.coverage "

@@ -35,11 +35,6 @@ def changed(plan, part, place, **fields):
     return replace(plan, stages=(replace(stage, **{part: tuple(own)}), *plan.stages[1:]))
 
 
-def without_tensors(plan):
-    """As a file of an earlier version."""
-    return replace(plan, stages=tuple(replace(s, tensors=()) for s in plan.stages))
-
-
 @pytest.mark.parametrize("kind", ["inter-only", "zero-3", "megatron"])
 def test_a_plan_from_a_file_is_lowered_to_the_same_program(kind, tmp_path) -> None:
     degrees = {"tp": 2, "dp": 1, "pp": 2} if kind == "megatron" else {}
@@ -72,19 +67,6 @@ def test_a_rebuilt_plan_answers_what_if_questions(plan, read) -> None:
         assert again.details.choices[stage.solution_key] == plan.details.choices[stage.solution_key]
     name = plan.stages[0].operators[0].name
     assert ax.regrets(again, 0, name) == ax.regrets(plan, 0, name)
-
-
-def test_a_file_of_an_earlier_version_is_as_fast_as_the_plan_was(plan, read) -> None:
-    again = rebuild(without_tensors(read))
-    stage = plan.stages[0]
-    candidate = next(c for f in plan.costs.candidates.values() for c in f if c.solution_key == stage.solution_key)
-    problem = again.details.problem(stage.layers, candidate.logical_mesh)
-    assert [o.strategy for o in again.details.operators(stage.layers, candidate)] == [
-        o.strategy for o in stage.operators
-    ]
-    totals = problem.totals(again.details.choices[stage.solution_key])
-    assert totals.microbatch_seconds == pytest.approx(stage.microbatch_seconds)
-    assert totals.iteration_seconds == pytest.approx(stage.iteration_seconds)
 
 
 def test_a_file_that_does_not_belong_to_its_model_is_refused_with_the_first_disagreement(read) -> None:

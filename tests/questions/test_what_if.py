@@ -84,7 +84,7 @@ def test_collectives_that_come_and_go_are_named(plan):
 @pytest.mark.parametrize(
     ("stage", "spec_constraints", "said"),
     [
-        (7, {}, "stages 0 to 0"),
+        (7, {}, "no such stage: stage 7. It has one stage: 0"),
         (0, {"adm": "RR"}, "Did you mean"),
         (0, {"OPERATOR": "S9R"}, "can be"),
         (0, {"OPERATOR": {"colour": "red"}}, "parts output"),

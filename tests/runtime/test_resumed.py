@@ -16,7 +16,7 @@ import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import RunError
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
-from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.checkpoints.request import REQUESTED, say
 from alpa_explore.runtime.checkpoints.shard import write_shard
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch
@@ -260,7 +260,7 @@ def test_a_request_that_comes_too_late_is_repeated_for_a_later_step(tmp_path) ->
     plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
     run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
     stepped(run, 3)
-    request_checkpoint(run.folder, 2)  # all ranks have gone past it
+    say(run.folder, REQUESTED, 2)  # all ranks have gone past it
     checkpointed(run)
     run.stop()
     assert ended(run).stopped

@@ -117,7 +117,7 @@ READERS = """
 import os, resource, sys, time
 from pathlib import Path
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.attached.file import load_attached
+from alpa_explore.attached.attach import load_attached
 from alpa_explore.cluster import Cluster
 from alpa_explore.iopddl.files import read_problem, reading_seconds
 from alpa_explore.models.configs.huggingface import read_config

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from alpa_explore.cli.options import Arguments
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 
@@ -19,9 +20,9 @@ ByHand: TypeAlias = Callable[["PlanRequest", threading.Event | None], "Plan"]
 """(request, cancel) -> the plan of a baseline."""
 
 
-def add_baseline(argument: Callable[..., Any]) -> None:
+def add_baseline(argument: Arguments) -> None:
     """Add --baseline to the parser of a command."""
-    argument(
+    argument.parser.add_argument(
         "--baseline",
         nargs="+",
         metavar=("KIND", "DEGREE=N"),

@@ -9,8 +9,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_cluster, add_layering, add_model, add_question, chosen_cluster, chosen_model
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.options import (
+    add_cluster,
+    add_figure,
+    add_layering,
+    add_model,
+    add_question,
+    chosen_cluster,
+    chosen_model,
+)
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
@@ -44,29 +52,26 @@ example:
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "baselines",
-        help="compare the automatic plan with manual parallelism",
-        description="Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.",
-        epilog=_EPILOG,
-    ).add_argument
+        "baselines  compare the automatic plan with manual parallelism",
+        "Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.",
+        _EPILOG,
+    )
     add_model(argument)
     add_cluster(argument)
     add_question(argument)
-    argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
+    argument("-B --num-microbatches N  microbatches (default: the paper's)", int)
     add_layering(argument)
     argument(
-        "--remat",
-        metavar="NAME",
-        help="what the backward pass computes again, as of `alpa-explore plan` (default: as the model says)",
+        "--remat NAME  what the backward pass computes again, as of `alpa-explore plan` (default: as the model says)"
     )
-    argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
+    argument("--kind KIND  only this baseline; may be repeated", several=True, default=None)
     degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
     for name, what in degrees.items():
-        argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
-    argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
-    argument("--zero", type=int, metavar="N", help="ZeRO stage of megatron, 0 to 3 (default: that of the software)")
-    argument("--chunks", type=int, metavar="N", help="parts of the model on each stage of megatron, run interleaved")
-    argument("--no-cache", action="store_true", help="neither read nor write the cache")
+        argument(f"--{name} N  degree of {what} parallelism", int)
+    argument("--replicas N  groups that hold all weights once, of hsdp and fsdp+tp+pp", int)
+    argument("--zero N  ZeRO stage of megatron, 0 to 3 (default: that of the software)", int)
+    argument("--chunks N  parts of the model on each stage of megatron, run interleaved", int)
+    argument("--no-cache  neither read nor write the cache")
     add_figure(argument)
 
 
@@ -75,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.baselines.kinds import KINDS, Degrees, resolve
     from alpa_explore.models.catalog import microbatch_size
 
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch

@@ -4,32 +4,31 @@ import argparse
 import sys
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.output import check_file, print_json
 from alpa_explore.plans.export.export import TARGETS
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "export",
-        help="write a plan for Megatron-LM, NeMo, torchtitan or PyTorch",
-        description="Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo "
+        "export  write a plan for Megatron-LM, NeMo, torchtitan or PyTorch",
+        "Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo "
         "(Megatron-Bridge) or torchtitan, or PyTorch code (DTensor, FSDP2, pipelining) that runs under torchrun.",
-    ).add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument("--to", required=True, type=str.lower, choices=TARGETS, help="the tool")
-    argument("-o", "--output", metavar="FILE", help="write the file in place of printing it")
-    argument("--json", action="store_true", help="print the text and what it does not express as JSON")
+    )
+    add_plan_file(argument)
+    argument("--to  the tool", required=True, choices=TARGETS)
+    argument("-o --output FILE  write the file in place of printing it")
+    argument("--json  print the text and what it does not express as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the file."""
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.questions.exported import export
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
-    if options.output is not None:
-        check_target(options.output, "The export")
+    check_file(options.output, "The export")
     exported = export(load_plan(options.file), options.to)
     if options.output is not None:
         write_text(options.output, exported.text, "The export")

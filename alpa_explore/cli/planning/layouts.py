@@ -6,14 +6,16 @@ from typing import Any
 
 from alpa_explore.cli.options import (
     add_cluster,
+    add_figure,
     add_model,
     add_question,
     chosen_cluster,
     chosen_model,
     refuse_microbatches,
 )
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
 _COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
@@ -27,18 +29,17 @@ example:
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "layouts",
-        help="every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation",
-        description="Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.",
-        epilog=_EPILOG,
-    ).add_argument
+        "layouts  every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation",
+        "Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.",
+        _EPILOG,
+    )
     add_model(argument)
     add_cluster(argument)
     add_question(argument)
     refuse_microbatches(argument)
-    argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
-    argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
-    argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    argument("--top N  layouts that are printed (default: 12)", int, default=12)
+    argument("--plan FILE  a plan file that is named as a layout, and compared")
+    argument("--no-cache  neither read nor write the cache")
     add_figure(argument)
 
 
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.top < 1:
         raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     cluster = chosen_cluster(options)
     with ProgressLine(sys.stderr) as line:
@@ -80,9 +81,7 @@ def run(options: argparse.Namespace) -> int:
             {
                 "model": found.model,
                 "cluster": str(found.cluster),
-                "global_batch": found.global_batch,
-                "sequence": found.sequence,
-                "precision": found.precision,
+                **row_of(found, "global_batch sequence precision"),
                 "fits_on": None if found.fits_on is None else str(found.fits_on),
                 "layouts": layouts_table(found),
                 "refused": list(found.refused),

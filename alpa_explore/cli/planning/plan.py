@@ -13,8 +13,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_hosts, add_layering, add_model, add_question, chosen_cluster, chosen_model
-from alpa_explore.cli.output import complain, json_text
+from alpa_explore.cli.options import (
+    Arguments,
+    add_hosts,
+    add_layering,
+    add_model,
+    add_question,
+    chosen_cluster,
+    chosen_model,
+)
+from alpa_explore.cli.output import check_file, complain, json_text, write_file
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
@@ -51,175 +59,107 @@ _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "exp
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = command(
-        "plan",
-        help="plan a model on a cluster",
-        description="Plan the training of a model on a cluster.",
-        epilog=_EPILOG,
-    )
-    argument = parser.add_argument
+    argument = command("plan  plan a model on a cluster", "Plan the training of a model on a cluster.", _EPILOG)
     add_model(argument)
     argument(
-        "--cluster",
+        "--cluster NxM:DEVICE  the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML "
+        "file; attached: the hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
         required=True,
-        metavar="NxM:DEVICE",
-        help="the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML file; attached: the "
-        "hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
     )
     add_hosts(argument)
     add_question(argument)
     argument(
-        "-B",
-        "--num-microbatches",
-        type=_count,
-        metavar="N",
-        help="microbatches per iteration, a divisor of the global batch (default: the paper's); auto: try "
-        "all and print a table",
+        "-B --num-microbatches N  microbatches per iteration, a divisor of the global batch (default: the paper's); "
+        "auto: try all and print a table",
+        _count,
     )
     add_layering(argument)
-    argument(
-        "--solver",
-        default="auto",
-        metavar="NAME",
-        help="auto, elimination, ilp, highs or cbc; all are exact (default: auto)",
-    )
+    argument("--solver NAME  auto, elimination, ilp, highs or cbc; all are exact (default: auto)", default="auto")
     add_baseline(argument)
     add_from_layout(argument)
-    _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
+    _add_beyond_the_paper(argument.group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
-        "--scheduler",
-        metavar="WHERE",
-        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by amount of work); "
-        "with --cluster attached it names the hosts, and problems are solved here",
+        "--scheduler WHERE  where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by "
+        "amount of work); with --cluster attached it names the hosts, and problems are solved here"
     )
-    argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
-    argument("-o", "--output", metavar="FILE", help="write the plan file")
-    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    argument("--json", action="store_true", help="print the summary as JSON")
+    argument("--no-cache  neither read nor write the cache of solves")
+    argument("-o --output FILE  write the plan file")
+    argument("--html FILE  write one self-contained page with all figures")
+    argument("--json  print the summary as JSON")
 
 
-def _add_beyond_the_paper(group: Any) -> None:
+def _add_beyond_the_paper(beyond: Arguments) -> None:
     """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of recomputation."""
-    beyond = group.add_argument
+    beyond("--cut LAYER  start a stage at this layer; may be repeated", int, several=True)
+    beyond("--stages N  fix the number of stages", int)
+    beyond("--stage-submesh STAGE=NxM  fix the submesh of a stage, as in 0=1x4; −1 is the last stage", several=True)
     beyond(
-        "--cut",
-        type=int,
-        action="append",
-        default=[],
-        metavar="LAYER",
-        help="start a stage at this layer; may be repeated",
-    )
-    beyond("--stages", type=int, metavar="N", help="fix the number of stages")
-    beyond(
-        "--stage-submesh",
-        action="append",
-        default=[],
-        metavar="STAGE=NxM",
-        help="fix the submesh of a stage, as in 0=1x4; −1 is the last stage",
+        "--schedule NAME  auto (default): the fastest of those that the software runs, 1f1b for the paper's; or "
+        "1f1b, 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies "
+        "of the weights, half of the microbatches from either end): determines memory and bubble"
     )
     beyond(
-        "--schedule",
-        metavar="NAME",
-        help="auto (default): the fastest of those that the software runs, 1f1b for the paper's; or 1f1b, "
-        "1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies of the "
-        "weights, half of the microbatches from either end): determines memory and bubble",
+        "--stages-per-submesh V  for interleaved-1f1b, which it stands for without --schedule: stages on each "
+        "submesh (default: 2)",
+        int,
     )
-    beyond(
-        "--stages-per-submesh",
-        type=int,
-        metavar="V",
-        help="for interleaved-1f1b, which it stands for without --schedule: stages on each submesh (default: 2)",
-    )
-    beyond(
-        "--paper",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="T is Eq. 2, ideal, as in the paper: without sends between stages and gradient sums of shared weights "
-        "(default: for the paper's own models on v100; elsewhere T is what an iteration takes)",
+    beyond.yes_or_no(
+        "--paper  T is Eq. 2, ideal, as in the paper: without sends between stages and gradient sums of shared "
+        "weights (default: for the paper's own models on v100; elsewhere T is what an iteration takes)"
     )
     for name, what in (("tied-weights", "gradient sums of weights that stages share"), ("communication", "sends")):
-        beyond(
-            f"--{name}",
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help=f"count {what} in the objective of the pipeline (default: yes, but not with --paper)",
+        beyond.yes_or_no(
+            f"--{name}  count {what} in the objective of the pipeline (default: yes, but not with --paper)"
         )
     beyond(
-        "--submeshes",
+        "--submeshes SPACE  all (default), or power-of-two: whole nodes only in numbers that are powers of two",
         default="all",
-        metavar="SPACE",
-        help="all (default), or power-of-two: whole nodes only in numbers that are powers of two",
+    )
+    beyond("--imbalance X  fraction by which a stage's FLOPs may deviate from its share of the devices", float)
+    beyond(
+        "--collective-overlap X  share of the shorter of a collective and the computation beside it that overlaps: 0 "
+        "(default) to 1",
+        float,
     )
     beyond(
-        "--imbalance",
-        type=float,
-        metavar="X",
-        help="fraction by which a stage's FLOPs may deviate from its share of the devices",
+        "--expert-imbalance X  mixture of experts: rows of the busiest device over the mean, where devices hold "
+        "different experts (default: 1, an even load)",
+        float,
     )
     beyond(
-        "--collective-overlap",
-        type=float,
-        metavar="X",
-        help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
+        "--expert-capacity X  mixture of experts: rows that each expert computes over the mean, padded or dropped "
+        "(default: none)",
+        float,
     )
+    beyond("--gradient-overlap X  the same for gradient sums and the backward pass", float)
     beyond(
-        "--expert-imbalance",
-        type=float,
-        metavar="X",
-        help="mixture of experts: rows of the busiest device over the mean, where devices hold different experts "
-        "(default: 1, an even load)",
-    )
-    beyond(
-        "--expert-capacity",
-        type=float,
-        metavar="X",
-        help="mixture of experts: rows that each expert computes over the mean, padded or dropped (default: none)",
-    )
-    beyond("--gradient-overlap", type=float, metavar="X", help="the same for gradient sums and the backward pass")
-    beyond(
-        "--pin",
-        action="append",
-        default=[],
-        metavar="NAME=SPEC",
-        help="fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
+        "--pin NAME=SPEC  fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
         "(see `show --stage`)",
+        several=True,
     )
+    beyond("--forbid NAME=SPEC  exclude a sharding spec, in the form of --pin", several=True)
     beyond(
-        "--forbid",
-        action="append",
-        default=[],
-        metavar="NAME=SPEC",
-        help="exclude a sharding spec, in the form of --pin",
+        "--zigzag N  sequences in zig-zag order for N devices from the inputs on, 1 for natural order (default: the "
+        "faster one, where devices share a sequence)",
+        int,
     )
-    beyond(
-        "--zigzag",
-        type=int,
-        metavar="N",
-        help="sequences in zig-zag order for N devices from the inputs on, 1 for natural order (default: the faster "
-        "one, where devices share a sequence)",
-    )
-    remat = group.add_mutually_exclusive_group().add_argument
+    remat = Arguments(beyond.parser.add_mutually_exclusive_group())
     remat(
-        "--remat",
-        "--rematerialization",
-        metavar="NAME",
-        help="what the backward pass computes again: none, norms, attention, mlp, parts joined by + as "
-        "norms+attention, half or full (every second block, every block; all is full), checkpoints (what the model "
-        "itself checkpoints: its default), layers (every layer, as in the "
-        "paper), auto (what each stage needs); by default as the model says",
+        "--remat --rematerialization NAME  what the backward pass computes again: none, norms, attention, mlp, parts "
+        "joined by + as norms+attention, half or full (every second block, every block; all is full), checkpoints "
+        "(what the model itself checkpoints: its default), layers (every layer, as in the paper), auto (what each "
+        "stage needs); by default as the model says"
     )
-    remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
+    remat("--no-remat  the same as --remat none", action="store_const", dest="remat", const="none")
 
 
 def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
     # Check the input before the planner, and with it torch, is imported.
     from alpa_explore.models.catalog import microbatch_size
-    from alpa_explore.store.write import check_target
 
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
-        if path is not None:
-            check_target(path, what)
+        check_file(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
     by_hand = chosen_baseline(options, pipeline, mappings(spec_constraints))
     check_from_layout(options, pipeline, mappings(spec_constraints))
@@ -326,12 +266,9 @@ def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[st
 def _give(texts: Mapping[str, str], options: argparse.Namespace) -> None:
     """Write the requested files, print their names to stderr, and print the answer."""
     from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
-    from alpa_explore.store.write import write_text
 
-    for kind, path, what in ((PLAN_FILE, options.output, "The plan"), (PAGE, options.html, "The page")):
-        if path is not None:
-            write_text(path, texts[kind], what)
-            print(f"wrote {printable(path)}", file=sys.stderr)
+    write_file(options.output, lambda: texts[PLAN_FILE], "The plan")
+    write_file(options.html, lambda: texts[PAGE])
     print(texts[PRINTED_JSON if options.json else PRINTED])
 
 

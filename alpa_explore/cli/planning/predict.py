@@ -32,23 +32,20 @@ example:
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "predict",
-        help="predict measured training runs, and score the predictions",
-        description="Predict the time and memory of every training run in CSV files with the planner's cost model, and "
-        "compare with what was measured.",
-        epilog=_EPILOG,
-    ).add_argument
-    argument("files", nargs="+", metavar="ROWS.csv", help="files of runs, one run a line")
-    argument("--device", metavar="NAME", help="a device or device file, instead of what each row says")
-    argument("--software", metavar="NAME", help="a software profile, instead of what each row says")
+        "predict  predict measured training runs, and score the predictions",
+        "Predict the time and memory of every training run in CSV files with the planner's cost model, and compare "
+        "with what was measured.",
+        _EPILOG,
+    )
+    argument("files ROWS.csv  files of runs, one run a line", nargs="+")
+    argument("--device NAME  a device or device file, instead of what each row says")
+    argument("--software NAME  a software profile, instead of what each row says")
     argument(
-        "--split",
-        type=str.lower,
+        "--split  only the configurations to which figures may be fitted, or only the others (default: all)",
         choices=("fit", "held-out", "all"),
         default="all",
-        help="only the configurations to which figures may be fitted, or only the others (default: all)",
     )
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

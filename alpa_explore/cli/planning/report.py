@@ -4,27 +4,25 @@ import argparse
 import sys
 from typing import Any
 
+from alpa_explore.cli.output import check_file
 from alpa_explore.errors import OptionError
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "report",
-        help="several plans as one HTML page",
-        description="Write one self-contained HTML page about plans that were tried: a table to sort, in which what "
-        "differs is marked, the figures of the chosen plan, and that plan beside the fastest others.",
-    ).add_argument
-    argument("files", metavar="PLAN", nargs="+", help="files that `alpa-explore plan -o` wrote")
-    argument("-o", "--output", metavar="FILE", required=True, help="the page")
-    argument("--chosen", type=int, metavar="N", help="the plan whose figures are shown, from 1 (default: the last one)")
+        "report  several plans as one HTML page",
+        "Write one self-contained HTML page about plans that were tried: a table to sort, in which what differs is "
+        "marked, the figures of the chosen plan, and that plan beside the fastest others.",
+    )
+    argument("files PLAN  files that `alpa-explore plan -o` wrote", nargs="+")
+    argument("-o --output FILE  the page", required=True)
+    argument("--chosen N  the plan whose figures are shown, from 1 (default: the last one)", int)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
-    from alpa_explore.store.write import check_target
-
-    check_target(options.output, "The report")
+    check_file(options.output, "The report")
     count = len(options.files)
     chosen = count if options.chosen is None else options.chosen
     if not 1 <= chosen <= count:

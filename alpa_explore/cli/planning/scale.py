@@ -5,10 +5,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from alpa_explore.cli.options import add_model, add_question, chosen_model, refuse_microbatches
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.options import add_figure, add_model, add_question, chosen_model, refuse_microbatches
+from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import OptionError
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
 _EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
@@ -20,31 +21,24 @@ example:
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "scale",
-        help="where a model fits, how fast it trains and what it costs: devices × number of nodes",
-        description="The fastest uniform layout on each device and number of nodes, or what is missing to fit.",
-        epilog=_EPILOG,
-    ).add_argument
+        "scale  where a model fits, how fast it trains and what it costs: devices × number of nodes",
+        "The fastest uniform layout on each device and number of nodes, or what is missing to fit.",
+        _EPILOG,
+    )
     add_model(argument)
-    argument("--devices", default="h100", metavar="A,B", help="device presets (default: h100)")
-    argument("--nodes", default="1,2,4,8", metavar="1,2,4", help="numbers of nodes (default: 1,2,4,8)")
-    argument("--devices-per-node", type=int, metavar="M", help="devices of a node (default: 8, or those of a rack)")
+    argument("--devices A,B  device presets (default: h100)", default="h100")
+    argument("--nodes 1,2,4  numbers of nodes (default: 1,2,4,8)", default="1,2,4,8")
+    argument("--devices-per-node M  devices of a node (default: 8, or those of a rack)", int)
     add_question(argument)
     refuse_microbatches(argument)
-    argument(
-        "--price",
-        action="append",
-        default=[],
-        metavar="DEVICE=DOLLARS",
-        help="dollars for an hour of one device; may be repeated",
-    )
-    argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    argument("--price DEVICE=DOLLARS  dollars for an hour of one device; may be repeated", several=True)
+    argument("--no-cache  neither read nor write the cache")
     add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each device and number of nodes. 1 where the model fits on none."""
-    check_page(options.html)
+    check_file(options.html)
     model = chosen_model(options)
     with ProgressLine(sys.stderr) as line:
         line.say(f"pricing {model.name} on {options.nodes} nodes of {options.devices}")
@@ -69,15 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
         write_figure(lambda: scaling_curve_figure(found), options.html)
     if options.json:
-        print_json(
-            {
-                "model": found.model,
-                "global_batch": found.global_batch,
-                "sequence": found.sequence,
-                "precision": found.precision,
-                "points": scaling_table(found),
-            }
-        )
+        print_json({**row_of(found, "model global_batch sequence precision"), "points": scaling_table(found)})
     else:
         print(f"{scaling_sentence(found)}\n\n{render_table(scaling_table(found))}")
     return 0 if any(point.best is not None for point in found.points) else 1

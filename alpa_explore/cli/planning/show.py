@@ -3,26 +3,23 @@
 import argparse
 from typing import Any
 
-from alpa_explore.cli.output import print_json, write_page
+from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.output import answer, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
 
-_COLUMNS = tuple(
-    """
-    operator op phase layer strategy inputs outputs compute_seconds communication_seconds
-    """.split()
-)
+_COLUMNS = "operator op phase layer strategy inputs outputs compute_seconds communication_seconds"
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
-    argument = command("show", help="show a plan file", description="Show the contents of a plan file.").add_argument
-    argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
-    argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
-    argument("--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches")
-    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    argument("--json", action="store_true", help="print JSON")
+    argument = command("show  show a plan file", "Show the contents of a plan file.")
+    add_plan_file(argument, "FILE")
+    argument("--stage N  the operators of stage N with their specs and seconds", int)
+    argument("--microbatches  iteration time and memory for other numbers of microbatches")
+    argument("--html FILE  write one self-contained page with all figures")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,19 +30,9 @@ def run(options: argparse.Namespace) -> int:
     write_page(plan, options.html)
     if options.stage is not None:
         rows = sharding_table(plan, options.stage)
-        if options.json:
-            print_json(rows)
-        else:
-            print(render_table(rows, _COLUMNS))
-    elif options.microbatches:
+        return answer(options, rows, lambda: render_table(rows, _COLUMNS))
+    if options.microbatches:
         from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
-        if options.json:
-            print_json(microbatches_table(plan))
-        else:
-            print(microbatches_report(plan))
-    elif options.json:
-        print_json(plan_summary(plan))
-    else:
-        print(plan_report(plan))
-    return 0
+        return answer(options, microbatches_table(plan), lambda: microbatches_report(plan))
+    return answer(options, plan_summary(plan), lambda: plan_report(plan))

@@ -6,47 +6,36 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.cli.output import print_json, write_page
+from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.output import check_file, print_json, write_page
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.schedules.simulator.timeline import Timeline
 
-_COLUMNS = tuple(
-    """
-    submesh stages busy_seconds bubble_fraction warm_up_seconds cool_down_seconds microbatches_held weight_bytes
-    gradient_bytes optimizer_bytes activation_bytes workspace_bytes peak_bytes memory_fraction
-    """.split()
+_COLUMNS = (
+    "submesh stages busy_seconds bubble_fraction warm_up_seconds cool_down_seconds microbatches_held weight_bytes "
+    "gradient_bytes optimizer_bytes activation_bytes workspace_bytes peak_bytes memory_fraction"
 )
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "simulate",
-        help="simulate the tasks of a plan file",
-        description="Simulate one iteration of a plan: every forward and backward task, every send on its link, and the"
-        " memory of each submesh, beside the closed form. Predicted times, not measured ones.",
-    ).add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument(
-        "--schedule",
-        metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v, dualpipe, interleaved-1f1b, 'all', or a"
-        " .csv file in torch's format (default: the plan's)",
+        "simulate  simulate the tasks of a plan file",
+        "Simulate one iteration of a plan: every forward and backward task, every send on its link, and the memory "
+        "of each submesh, beside the closed form. Predicted times, not measured ones.",
     )
+    add_plan_file(argument)
     argument(
-        "--stages-per-submesh",
-        type=int,
-        metavar="V",
-        help="for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)",
+        "--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v, dualpipe, "
+        "interleaved-1f1b, 'all', or a .csv file in torch's format (default: the plan's)"
     )
-    argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
-    argument(
-        "--csv", metavar="FILE", help="write the schedule as a CSV file in the format of torch.distributed.pipelining"
-    )
-    argument("--html", metavar="FILE", help="write one self-contained page with the timeline and all other figures")
-    argument("--json", action="store_true", help="print JSON")
+    argument("--stages-per-submesh V  for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)", int)
+    argument("--trace FILE  write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
+    argument("--csv FILE  write the schedule as a CSV file in the format of torch.distributed.pipelining")
+    argument("--html FILE  write one self-contained page with the timeline and all other figures")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,11 +52,10 @@ def run(options: argparse.Namespace) -> int:
     )
     from alpa_explore.schedules.csv_file import write_csv
     from alpa_explore.schedules.simulator.trace import chrome_trace
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
     for path, what in ((options.trace, "The trace"), (options.csv, "The schedule"), (options.html, "The page")):
-        if path is not None:
-            check_target(path, what)
+        check_file(path, what)
     plan = load_plan(options.file)
     timelines = _timelines(plan, options)
     several = len(timelines) > 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.options import add_allow_import
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -32,38 +32,25 @@ inside a node; correct them in the file."""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "calibrate",
-        help="measure the attached devices",
-        description="Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and"
-        " write a device file.",
-        epilog=_EPILOG,
-    ).add_argument
-    argument("-o", "--output", metavar="FILE", help="write the device file (JSON)")
+        "calibrate  measure the attached devices",
+        "Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and write a "
+        "device file.",
+        _EPILOG,
+    )
+    argument("-o --output FILE  write the device file (JSON)")
     argument(
-        "--from-run",
+        "--from-run RUN  measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs, "
+        "starting from the figures of their plans",
         nargs="+",
-        metavar="RUN",
-        help="measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs, starting from"
-        " the figures of their plans",
     )
-    argument("--device", type=str.lower, choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
-    argument("--ranks", type=int, metavar="N", help="number of devices (default: all GPUs, or 2 on a CPU)")
-    argument("--like", metavar="NAME", help="a preset for datasheet peaks and for links that are not measured")
-    argument("--name", default="measured", metavar="NAME", help="name of the device (default: measured)")
-    argument(
-        "--run-seconds",
-        type=float,
-        default=0.02,
-        metavar="S",
-        help="least duration of a timed series of kernels (default: 0.02)",
-    )
-    argument(
-        "--quick",
-        action="store_true",
-        help="only square products, the memory-bound kernel and collectives of all devices",
-    )
+    argument("--device  what to measure (default: cuda if available)", choices=("cpu", "cuda"))
+    argument("--ranks N  number of devices (default: all GPUs, or 2 on a CPU)", int)
+    argument("--like NAME  a preset for datasheet peaks and for links that are not measured")
+    argument("--name NAME  name of the device (default: measured)", default="measured")
+    argument("--run-seconds S  least duration of a timed series of kernels (default: 0.02)", float, default=0.02)
+    argument("--quick  only square products, the memory-bound kernel and collectives of all devices")
     add_allow_import(argument, "a run's plan (--from-run)")
-    argument("--json", action="store_true", help="print the device file")
+    argument("--json  print the device file")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,12 +58,8 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.cluster.files import checked_name
     from alpa_explore.cluster.presets import load_preset
     from alpa_explore.errors import OptionError
-    from alpa_explore.store.write import check_target
 
-    if options.output is not None:
-        check_target(options.output, "The device file")
-        if not options.output.lower().endswith(".json"):
-            raise OptionError("The device file is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
+    check_file(options.output, "The device file", is_json=True)
     checked_name(options.name, "--name cannot be the name of a device")
     given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
     if options.from_run and given:

@@ -1,50 +1,38 @@
 """`alpa-explore compare-run RUN`: compare the measured and predicted times of a run, task by task."""
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.options import add_allow_import
-from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
+from alpa_explore.cli.options import add_allow_import, add_figure
+from alpa_explore.cli.output import check_file, print_json, write_figure, wrote
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 _COLUMNS = (
-    "tasks",
-    "count",
-    "predicted_seconds",
-    "measured_seconds",
-    "ratio",
-    "predicted_collective_seconds",
-    "measured_collective_seconds",
-    "measured_receive_seconds",
+    "tasks count predicted_seconds measured_seconds ratio "
+    "predicted_collective_seconds measured_collective_seconds measured_receive_seconds"
 )
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "compare-run",
-        help="compare measured and predicted times of a run",
-        description="Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the"
-        " forward tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
-    ).add_argument
-    argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
+        "compare-run  compare measured and predicted times of a run",
+        "Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the forward "
+        "tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
+    )
+    argument("folder RUN  the folder of a run that `alpa-explore launch` made")
     argument(
-        "--cluster",
-        metavar="NxM:DEVICE",
-        help="predict with the figures of this cluster, such as one of `alpa-explore calibrate --from-run`",
+        "--cluster NxM:DEVICE  predict with the figures of this cluster, such as one of `alpa-explore calibrate "
+        "--from-run`"
     )
     add_allow_import(argument, "the plan (--cluster, --better-plan)")
     argument(
-        "--better-plan",
-        metavar="FILE",
-        help="plan again with the speed and the links that the run had; write that plan if it is faster. Also while the"
-        " run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint",
+        "--better-plan FILE  plan again with the speed and the links that the run had; write that plan if it is "
+        "faster. Also while the run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint"
     )
-    argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
+    argument("--tasks  one row per task instead of one per kind of task")
     add_figure(argument)
 
 
@@ -57,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.better_plan is not None:
         return _better_plan(options)
-    check_page(options.html)
+    check_file(options.html)
     cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
     measured = load_measured(options.folder, cluster, allow_import=options.allow_import)
     write_figure(lambda: run_figure(measured), options.html)
@@ -83,9 +71,8 @@ def _better_plan(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.questions.better_plan import better_plan
     from alpa_explore.runtime.drift import drift_of
-    from alpa_explore.store.write import check_target
 
-    check_target(options.better_plan, "The plan")
+    check_file(options.better_plan, "The plan")
     home = Path(options.folder)
     drift = drift_of(home)
     if drift is None:
@@ -100,5 +87,5 @@ def _better_plan(options: argparse.Namespace) -> int:
     print(f"with the measured figures {better}")
     if better.best is not better.present:
         save_plan(better.best, options.better_plan)
-        print(f"wrote {printable(options.better_plan)}", file=sys.stderr)
+        wrote(options.better_plan)
     return 0

@@ -7,12 +7,12 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_allow_import
+from alpa_explore.cli.options import Arguments, add_allow_import, add_plan_file
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
@@ -41,81 +41,58 @@ _REQUESTED = tuple(
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "launch",
-        help="train with a plan",
-        description="Train with a plan file, one process per device of the plan.",
-        epilog=_EPILOG,
-    ).add_argument
+        "launch  train with a plan", "Train with a plan file, one process per device of the plan.", _EPILOG
+    )
     run_arguments(argument, steps=10)
     argument(
-        "--target",
+        "--target WHERE  local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete "
+        "script or PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
         default="local",
-        metavar="WHERE",
-        help="local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete script or"
-        " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
-    argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
+    argument("--checkpoint-every N  write the whole state every N steps, keep the last two", int)
     argument(
-        "--retries",
-        type=int,
+        "--retries N  after the loss of a process, host or link go on from the last checkpoint, up to N times; "
+        "planned again where too few hosts are left, and back under the first plan when all answer again",
+        int,
         default=0,
-        metavar="N",
-        help="after the loss of a process, host or link go on from the last checkpoint, up to N times; planned again "
-        "where too few hosts are left, and back under the first plan when all answer again",
     )
     argument(
-        "--resume",
-        metavar="DIR",
-        help="go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and "
-        "global batch. --steps counts from the start of training",
+        "--resume DIR  go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same "
+        "model and global batch. --steps counts from the start of training"
     )
-    argument("--image", metavar="IMAGE", help="container image with alpa-explore, for --target kubernetes")
+    argument("--image IMAGE  container image with alpa-explore, for --target kubernetes")
     argument(
-        "--claim",
-        metavar="NAME",
-        help="volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)",
+        "--claim NAME  volume claim that holds the folder of the run, for --target kubernetes (default: the "
+        "machines' own path)"
     )
-    argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
+    argument("--save DIR  write the trained weights (torch.distributed.checkpoint) into a new folder")
+    argument("--folder DIR  folder for logs and results (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)")
     argument(
-        "--folder",
-        metavar="DIR",
-        help="folder for logs and results (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)",
+        "--stall-seconds S  fail when no rank finishes an instruction for so long (default: 60)", float, default=60.0
     )
     argument(
-        "--stall-seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="fail when no rank finishes an instruction for so long (default: 60)",
+        "--frozen-buffers  train a model whose losses depend on buffers that its forward pass writes and this run "
+        "cannot, with their first values"
     )
-    argument(
-        "--frozen-buffers",
-        action="store_true",
-        help="train a model whose losses depend on buffers that its forward pass writes and this run cannot, with their"
-        " first values",
-    )
-    argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
+    argument("--dry-run  lower and check the plan, print the run, start nothing")
 
 
-def run_arguments(argument: Callable[..., Any], *, steps: int, file_optional: bool = False) -> None:
+def run_arguments(argument: Arguments, *, steps: int, file_optional: bool = False) -> None:
     """Add the arguments of all commands that run a plan."""
     how_many = {"nargs": "?"} if file_optional else {}
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote", **how_many)
-    argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
+    add_plan_file(argument, **how_many)
+    argument(f"--steps N  iterations of training (default: {steps})", int, default=steps)
     argument(
-        "--schedule",
-        metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, v-min,"
-        " dualpipe-v or dualpipe; or a .csv file in torch's format (default: the plan's own)",
+        "--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, "
+        "v-min, dualpipe-v or dualpipe; or a .csv file in torch's format (default: the plan's own)"
     )
-    argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
-    argument("--learning-rate", type=float, metavar="X", help="learning rate of the optimizer (default: 0.001)")
-    argument("--seed", type=int, metavar="N", help="seed of weights and data of a catalogue model (default: 0)")
-    argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument("--device KIND  cpu or cuda (default: cuda where there is one)")
+    argument("--learning-rate X  learning rate of the optimizer (default: 0.001)", float)
+    argument("--seed N  seed of weights and data of a catalogue model (default: 0)", int)
+    argument("--scheduler ADDRESS  address tcp://… of the Dask scheduler, for --target dask")
     argument(
-        "--ports",
-        metavar="FIRST-LAST",
-        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
+        "--ports FIRST-LAST  where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask "
+        "(default: any port)"
     )
     add_allow_import(argument)
 
@@ -169,28 +146,29 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown, checkpoints, failures, retries, passed_over = 0, 0, 0, 0, 0
+    shown: dict[str, int] = {}
+
+    def new(name: str) -> Sequence[Any]:
+        found: Sequence[Any] = getattr(progress, name)
+        first, shown[name] = shown.get(name, 0), len(found)
+        return found[first:]
+
     while True:
         progress = handle.progress
-        for why in progress.failures[failures:]:
+        for why in new("failures"):
             complain(f"{why} Looking for where the run can go on.")
-        failures = len(progress.failures)
-        for why in progress.passed_over[passed_over:]:
+        for why in new("passed_over"):
             complain(f"passed over: {why}")
-        passed_over = len(progress.passed_over)
-        for retry in progress.retries[retries:]:
+        for retry in new("retries"):
             complain(str(retry))
-            shown = retry.first_step - progress.first_step  # what was lost is shown again
-        retries = len(progress.retries)
-        for step in progress.steps[shown:]:
+            shown["steps"] = retry.first_step - progress.first_step  # what was lost is shown again
+        for step in new("steps"):
             # JSON has no NaN.
             figures = {k: v if v == v else None for k, v in asdict(step).items()}
             print(json.dumps(figures, allow_nan=False), flush=True)
-        shown = len(progress.steps)
-        for kept in progress.checkpoints[checkpoints:]:
+        for kept in new("checkpoints"):
             what = f"checkpoint of step {kept.step}" if kept.kind == "state" else "trained weights"
             complain(f"{what} in {kept.folder}: {units.bytes_(kept.bytes)}, written in {units.seconds(kept.seconds)}")
-        checkpoints = len(progress.checkpoints)
         if progress.state not in ("preparing", "running"):
             return
         sys.stdout.flush()

@@ -14,14 +14,13 @@ _POLL_SECONDS = 0.3
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "logs",
-        help="what the ranks of a run print",
-        description="Print the logs of the ranks of a run, rank by rank, each line with its rank and host; with"
-        " --follow also new lines as they come, until all ranks have ended.",
-    ).add_argument
-    argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
-    argument("--rank", type=int, action="append", metavar="N", help="only this rank; may be given several times")
-    argument("--follow", "-f", action="store_true", help="go on with new lines until the run is over")
+        "logs  what the ranks of a run print",
+        "Print the logs of the ranks of a run, rank by rank, each line with its rank and host; with --follow also "
+        "new lines as they come, until all ranks have ended.",
+    )
+    argument("folder RUN  the folder of a run that `alpa-explore launch` made")
+    argument("--rank N  only this rank; may be given several times", int, several=True, default=None)
+    argument("--follow -f  go on with new lines until the run is over")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.options import add_hosts
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -33,40 +33,32 @@ exit codes: 0 done, 2 bad input, hosts that cannot be planned for"""
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "nodes",
-        help="list the hosts that are attached by Dask",
-        description="List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links"
-        " between them.",
-        epilog=_EPILOG,
-    ).add_argument
-    argument("address", metavar="ADDRESS", help="tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
-    add_hosts(argument)
-    argument("--no-links", action="store_true", help="measure no links")
-    argument(
-        "--calibrate",
-        action="store_true",
-        help="measure the devices on one worker (one to three minutes) and keep the figures for machines of its kind",
+        "nodes  list the hosts that are attached by Dask",
+        "List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links between "
+        "them.",
+        _EPILOG,
     )
-    argument("--quick", action="store_true", help="with --calibrate: fewer shapes of kernels")
-    argument("--keep", action="store_true", help="with ssh: or slurm: keep the workers until Ctrl-C")
-    argument("-o", "--output", metavar="FILE", help="write the cluster (JSON), for --cluster FILE")
-    argument("--json", action="store_true", help="print JSON")
+    argument("address ADDRESS  tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
+    add_hosts(argument)
+    argument("--no-links  measure no links")
+    argument(
+        "--calibrate  measure the devices on one worker (one to three minutes) and keep the figures for machines of "
+        "its kind"
+    )
+    argument("--quick  with --calibrate: fewer shapes of kernels")
+    argument("--keep  with ssh: or slurm: keep the workers until Ctrl-C")
+    argument("-o --output FILE  write the cluster (JSON), for --cluster FILE")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Attach, print both tables, write the file."""
-    from alpa_explore.attached.file import attached_document, load_attached, save_attached
+    from alpa_explore.attached.attach import attached_document, load_attached, save_attached
     from alpa_explore.attached.starting import SLURM, SSH, scheduler_of
     from alpa_explore.cluster.files import is_file_name
     from alpa_explore.errors import OptionError
-    from alpa_explore.store.write import check_target
 
-    if options.output is not None:
-        check_target(options.output, "The cluster file")
-        if not options.output.lower().endswith(".json"):
-            raise OptionError(
-                "The cluster file is JSON", found=options.output, remedy=f"Name it {options.output}.json."
-            )
+    check_file(options.output, "The cluster file", is_json=True)
     if options.keep and not (options.address.startswith(SSH) or options.address == SLURM):
         raise OptionError(
             "--keep is for workers that this command starts",

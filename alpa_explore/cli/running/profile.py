@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.output import check_file, complain, print_json
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.units import printable
 
 _EPILOG = """example:
@@ -25,28 +27,22 @@ there already, its kernels are kept, and only others are timed: a profile that w
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "profile",
-        help="time the kernels of a plan on the attached device",
-        description="Time the kernels that a plan and its search ask for on the attached device, and write them to a"
-        " file. A cluster NxM:DEVICE+FILE is planned with these times.",
-        epilog=_EPILOG,
-    ).add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument("-o", "--output", metavar="FILE", required=True, help="the file of kernels (JSON)")
-    argument("--seconds", type=float, default=30.0, metavar="S", help="about how long to measure (default: 30)")
-    argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="measure on the hosts of a Dask scheduler (tcp://HOST:PORT), which share the list of kernels",
+        "profile  time the kernels of a plan on the attached device",
+        "Time the kernels that a plan and its search ask for on the attached device, and write them to a file. A "
+        "cluster NxM:DEVICE+FILE is planned with these times.",
+        _EPILOG,
     )
-    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
-    argument("--device", type=str.lower, choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
+    add_plan_file(argument)
+    argument("-o --output FILE  the file of kernels (JSON)", required=True)
+    argument("--seconds S  about how long to measure (default: 30)", float, default=30.0)
     argument(
-        "--allow-import",
-        action="store_true",
-        help="allow a recipe package.module:function in the plan file, which runs that code",
+        "--scheduler ADDRESS  measure on the hosts of a Dask scheduler (tcp://HOST:PORT), which share the list of "
+        "kernels"
     )
-    argument("--json", action="store_true", help="print JSON")
+    argument("--allow-remote  allow a scheduler outside this machine and private networks")
+    argument("--device  what to measure (default: cuda if available)", choices=("cpu", "cuda"))
+    argument("--allow-import  allow a recipe package.module:function in the plan file, which runs that code")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,11 +52,9 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.errors import OptionError
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.plans.rebuild import rebuild
-    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.store.write import write_text
 
-    check_target(options.output, "The file of kernels")
-    if not options.output.lower().endswith(".json"):
-        raise OptionError("The file of kernels is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
+    check_file(options.output, "The file of kernels", is_json=True)
     if not options.seconds > 0:
         raise OptionError(
             "The seconds of a profile must be positive", found=f"{options.seconds} s", remedy="Give 30 or so."
@@ -91,11 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {
-                "device": made.store.device,
-                "timed": made.timed,
-                "known": made.known,
-                "left": made.left,
-                "plan_share": made.plan_share,
+                **row_of(made, "device=store.device timed known left plan_share"),
                 "failed": [list(pair) for pair in made.failed],
                 "unsteady": list(made.unsteady),
             }

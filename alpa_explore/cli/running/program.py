@@ -4,37 +4,30 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from alpa_explore.cli.options import add_allow_import
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.options import add_allow_import, add_plan_file
+from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
-_COLUMNS = tuple(
-    """
-    stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes
-    """.split()
-)
+_COLUMNS = "stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes"
 
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "program",
-        help="lower a plan to instructions for every rank",
-        description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
-        " deadlock, no value is read after it is freed. Peak bytes are those of all values, without the optimizer"
-        " state. Nothing is run.",
-    ).add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument(
-        "--schedule",
-        metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and dualpipe only"
-        " of a plan made for it (default: the plan's)",
+        "program  lower a plan to instructions for every rank",
+        "Lower a plan file to instructions for every rank and check them: sends are received, ranks do not deadlock, "
+        "no value is read after it is freed. Peak bytes are those of all values, without the optimizer state. "
+        "Nothing is run.",
     )
-    argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
+    add_plan_file(argument)
+    argument(
+        "--schedule NAME  1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and "
+        "dualpipe only of a plan made for it (default: the plan's)"
+    )
+    argument("--rank R  print the instructions of rank R", int)
     add_allow_import(argument)
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,28 +48,20 @@ def run(options: argparse.Namespace) -> int:
                 "There is no such rank", found=f"--rank {options.rank}", remedy=f"Give one of 0 to {program.ranks[-1]}."
             )
         lines = [printable(line) for line in rank_lines(program, options.rank)]
-        if options.json:
-            print_json(lines)
-        else:
-            print("\n".join(lines))
-        return 0
+        return answer(options, lines, lambda: "\n".join(lines))
     live = live_bytes(program)
     rows = program_rows(program, live)
-    if options.json:
-        print_json(
-            {
-                "schedule": program.schedule.name,
-                "num_microbatches": program.schedule.num_microbatches,
-                "checked": True,
-                "instructions": program.instruction_count,
-                "stages": rows,
-                "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
-            }
-        )
-    else:
-        print(render_table(rows, _COLUMNS))
-        print(
-            f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
-            f" {program.schedule.name}, checked: sends are received, no rank waits for ever, values are freed once."
-        )
-    return 0
+    schedule = program.schedule
+    checked = (
+        f"{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
+        f" {schedule.name}, checked: sends are received, no rank waits for ever, values are freed once."
+    )
+    value = {
+        "schedule": schedule.name,
+        "num_microbatches": schedule.num_microbatches,
+        "checked": True,
+        "instructions": program.instruction_count,
+        "stages": rows,
+        "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
+    }
+    return answer(options, value, lambda: f"{render_table(rows, _COLUMNS)}\n\n{checked}")

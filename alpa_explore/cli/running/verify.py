@@ -11,6 +11,7 @@ from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine, duration
 from alpa_explore.cli.running.launch import requested_schedule, run_arguments
 from alpa_explore.errors import OptionError
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -35,42 +36,34 @@ _MOST_LINES = 12
 
 def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = command(
-        "verify",
-        help="compare a plan's training with one process",
-        description="Train a few steps with a plan, one process per device, and in a single process from the same\n"
-        "weights; compare the loss, every gradient, every updated weight and the buffers that are written.",
-        epilog=_EPILOG,
+    argument = command(
+        "verify  compare a plan's training with one process",
+        "Train a few steps with a plan, one process per device, and in a single process from the same\nweights; "
+        "compare the loss, every gradient, every updated weight and the buffers that are written.",
+        _EPILOG,
     )
-    argument = parser.add_argument
     run_arguments(argument, steps=2, file_optional=True)
     argument(
-        "--target",
+        "--target WHERE  local (default): processes on this machine; dask: the workers of --scheduler start the ranks",
         default="local",
-        metavar="WHERE",
-        help="local (default): processes on this machine; dask: the workers of --scheduler start the ranks",
     )
     argument(
-        "--interpret",
-        action="store_true",
-        help="run all ranks in this process, by the reference interpreter, instead of a process per device",
+        "--interpret  run all ranks in this process, by the reference interpreter, instead of a process per device"
     )
-    random = parser.add_argument_group("random plans").add_argument
-    random("--random", type=int, metavar="N", help="instead of a plan file, N random plans of tiny models, of --seed")
-    random("--first", type=int, default=0, metavar="K", help="begin with plan number K of the seed (default: 0)")
-    random("--families", metavar="NAME,…", help="models, of those that a wrong name lists (default: all)")
-    random("--launched", type=int, default=0, metavar="K", help="train K of them by torch.distributed too (default: 0)")
-    random("--workers", type=int, metavar="W", help="processes (default: one for each core)")
-    random("--folder", metavar="DIR", help="folder for the plan files of failures (default: a new one in ./alpa-runs)")
+    random = argument.group("random plans")
+    random("--random N  instead of a plan file, N random plans of tiny models, of --seed", int)
+    random("--first K  begin with plan number K of the seed (default: 0)", int, default=0)
+    random("--families NAME,…  models, of those that a wrong name lists (default: all)")
+    random("--launched K  train K of them by torch.distributed too (default: 0)", int, default=0)
+    random("--workers W  processes (default: one for each core)", int)
+    random("--folder DIR  folder for the plan files of failures (default: a new one in ./alpa-runs)")
     argument(
-        "--tolerance",
-        type=float,
+        "--tolerance X  largest relative error that passes (default: 1e-5); of what is computed in 16 bits also what "
+        "rounding explains, which is measured",
+        float,
         default=1e-5,
-        metavar="X",
-        help="largest relative error that passes (default: 1e-5); of what is computed in 16 bits"
-        " also what rounding explains, which is measured",
     )
-    argument("--json", action="store_true", help="print JSON")
+    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -113,9 +106,7 @@ def run(options: argparse.Namespace) -> int:
                 "passed": verification.passed,
                 "parallelism": parallelism_lines(plan),
                 "schedule": plan.options.pipeline.schedule,
-                "tolerance": verification.tolerance,
-                "ranks": verification.ranks,
-                "steps": verification.steps,
+                **row_of(verification, "tolerance ranks steps"),
                 "compared": len(verification.differences),
                 "worst": asdict(verification.worst),
                 "rounding": max(difference.rounding for difference in verification.differences),

@@ -20,7 +20,7 @@ from alpa_explore.figures.marks import (
 )
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.report.tried import NoPlan

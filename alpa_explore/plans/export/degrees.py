@@ -11,8 +11,9 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
@@ -32,8 +33,7 @@ TOLERANCE = 0.03
 """Of seconds and bytes: what a layout that was exported may differ by from the plan and still be called the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(NamedTuple):
     """Something of a plan that an export does not express."""
 
     what: str
@@ -43,6 +43,14 @@ class Limit:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.instead}"
+
+
+class Limits(list[Limit]):
+    """Limits, as they are found."""
+
+    def note(self, what: str, instead: str) -> None:
+        """Add one."""
+        self.append(Limit(what, instead))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +133,17 @@ class PricedAgain:
     def limit(self, plan: PlanValue) -> Limit | None:
         """What differs by more than `TOLERANCE` from the plan; None where nothing does."""
         if not self.fits:
-            return Limit(what="That it fits in memory", instead=f"by the same prices this layout {self.reason}")
+            return Limit("That it fits in memory", f"by the same prices this layout {self.reason}")
         if self.reason:
-            return Limit(what="Its seconds and bytes", instead=f"this layout was not priced again: {self.reason}")
+            return Limit("Its seconds and bytes", f"this layout was not priced again: {self.reason}")
         planned = plan.predicted.iteration_seconds, plan.predicted.peak_bytes_per_device
         changes = [found / of - 1 for found, of in zip((self.seconds, self.bytes), planned, strict=True)]
         if all(abs(change) <= TOLERANCE for change in changes):
             return None
         seconds, size = (f"{'+' if c > 0 else '−'}{units.percent(abs(c))}" for c in changes)
         return Limit(
-            what=f"{units.seconds(planned[0])} and {units.bytes_(planned[1])}",
-            instead=f"by the same prices this layout takes {units.seconds(self.seconds)} ({seconds}) and "
+            f"{units.seconds(planned[0])} and {units.bytes_(planned[1])}",
+            f"by the same prices this layout takes {units.seconds(self.seconds)} ({seconds}) and "
             f"{units.bytes_(self.bytes)} ({size})",
         )
 
@@ -149,7 +157,10 @@ def plan_degrees(plan: PlanValue, again: PricedAgain | None = None) -> PlanDegre
             found="stages without operators, in a plan that was read from a file and planned again",
             remedy="Plan again: solved problems are cached, so that is quick.",
         )
-    limits: list[Limit] = [*_of_the_cluster(plan), *_of_the_order(plan), *_of_the_strategies(plan)]
+    limits = Limits()
+    _of_the_cluster(plan, limits)
+    _of_the_order(plan, limits)
+    _of_the_strategies(plan, limits)
     if again is not None and (differs := again.limit(plan)) is not None:
         limits.insert(0, differs)
     layout = _layout(plan, limits)
@@ -157,11 +168,9 @@ def plan_degrees(plan: PlanValue, again: PricedAgain | None = None) -> PlanDegre
     tensor, context, data = layout["tensor"], layout["context"], layout["data"]
     samples = plan.model.samples
     if samples % data:
-        limits.append(
-            Limit(
-                what=f"A microbatch of {samples:,} samples for {data} data-parallel devices",
-                instead=f"each takes {max(samples // data, 1)}, so that an iteration has another batch",
-            )
+        limits.note(
+            f"A microbatch of {samples:,} samples for {data} data-parallel devices",
+            f"each takes {max(samples // data, 1)}, so that an iteration has another batch",
         )
     uses = [use for stage in plan.stages for use in axis_uses(stage)]
     multiple = layout["pipeline"] > 1
@@ -206,19 +215,14 @@ def all_blocks(stages: Sequence[PlanStage]) -> list[int]:
     return sorted(block for block in found if block is not None)
 
 
-def _of_the_cluster(plan: PlanValue) -> list[Limit]:
-    kinds = [f"{kind.nodes} × {printable(kind.device.name)}" for kind in plan.cluster.kinds]
-    if len(kinds) == 1:
-        return []
-    return [
-        Limit(
-            what=f"Unlike nodes ({', '.join(kinds)})",
-            instead="all devices are treated alike; start the ranks in the order of the plan's stages",
-        )
-    ]
+def _of_the_cluster(plan: PlanValue, limits: Limits) -> None:
+    if plan.cluster.others:
+        kinds = ", ".join(f"{kind.nodes} × {printable(kind.device.name)}" for kind in plan.cluster.kinds)
+        instead = "all devices are treated alike; start the ranks in the order of the plan's stages"
+        limits.note(f"Unlike nodes ({kinds})", instead)
 
 
-def _of_the_order(plan: PlanValue) -> list[Limit]:
+def _of_the_order(plan: PlanValue, limits: Limits) -> None:
     """Stages whose mesh has a use on an axis outside of one that frameworks number after it."""
     renumbered: dict[str, list[int]] = {}
     for stage in plan.stages:
@@ -226,19 +230,21 @@ def _of_the_order(plan: PlanValue) -> list[Limit]:
             if _NUMBERED.index(outer.kind) < _NUMBERED.index(inner.kind):
                 said = f"{outer.kind} parallel over axis {outer.axis}, outside of {inner.kind} parallel"
                 renumbered.setdefault(said, []).append(stage.index)
-    return [
-        Limit(
-            what=f"Other neighbours (stage{'s' * (len(found) > 1)} {ranges(found)}: {said})",
-            instead="devices are renumbered, tensor parallel ones side by side: the collectives of both axes run over "
-            "other links than in the plan, with other times",
+    for said, found in renumbered.items():
+        limits.note(
+            f"Other neighbours ({_listed({said: found})})",
+            "devices are renumbered, tensor parallel ones side by side: the collectives of both axes run over other "
+            "links than in the plan, with other times",
         )
-        for said, found in renumbered.items()
-    ]
 
 
-def _of_the_strategies(plan: PlanValue) -> list[Limit]:
+def _listed(stages_of: Mapping[str, Sequence[int]]) -> str:
+    """'stages 0–3: …; stage 4: …'."""
+    return "; ".join(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {said}" for said, s in stages_of.items())
+
+
+def _of_the_strategies(plan: PlanValue, limits: Limits) -> None:
     """Axes along which not every product follows the use, and specs that the user fixed."""
-    limits = []
     mixed: dict[str, list[int]] = {}
     partly: dict[str, list[int]] = {}
     for stage in plan.stages:
@@ -253,38 +259,25 @@ def _of_the_strategies(plan: PlanValue) -> list[Limit]:
                 )
                 partly.setdefault(said, []).append(stage.index)
     if partly:
-        parts = "; ".join(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {said}" for said, s in partly.items())
-        limits.append(
-            Limit(
-                what=f"A choice for each weight of what is stored in shards ({parts})",
-                instead="all weights of a stage are stored alike, with other memory than the plan's",
-            )
+        limits.note(
+            f"A choice for each weight of what is stored in shards ({_listed(partly)})",
+            "all weights of a stage are stored alike, with other memory than the plan's",
         )
     if mixed:
-        parts = "; ".join(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {said}" for said, s in mixed.items())
-        limits.append(
-            Limit(what=f"A strategy for each operator ({parts})", instead="all operators of a stage are divided alike")
-        )
+        limits.note(f"A strategy for each operator ({_listed(mixed)})", "all operators of a stage are divided alike")
     if plan.options.spec_constraints:
-        limits.append(
-            Limit(
-                what=f"{len(plan.options.spec_constraints)} specs fixed by hand", instead="the framework's own sharding"
-            )
-        )
-    return limits
+        limits.note(f"{len(plan.options.spec_constraints)} specs fixed by hand", "the framework's own sharding")
 
 
-def _layout(plan: PlanValue, limits: list[Limit]) -> dict[str, int]:
+def _layout(plan: PlanValue, limits: Limits) -> dict[str, int]:
     """The degrees of one layout for all stages: those of most devices where stages differ."""
     found = [_of_stage(stage) for stage in plan.stages]
     sizes = {len(stage.devices) for stage in plan.stages}
     for stage, layout in zip(plan.stages, found, strict=True):
         if layout["replicated"] > 1:
-            limits.append(
-                Limit(
-                    what=f"{layout['replicated']} devices of stage {stage.index} do the same work",
-                    instead="they are data parallel, each with fewer samples",
-                )
+            limits.note(
+                f"{layout['replicated']} devices of stage {stage.index} do the same work",
+                "they are data parallel, each with fewer samples",
             )
     votes: Counter[tuple[tuple[str, int], ...]] = Counter()
     for stage, layout in zip(plan.stages, found, strict=True):
@@ -294,11 +287,9 @@ def _layout(plan: PlanValue, limits: list[Limit]) -> dict[str, int]:
     if len(sizes) > 1:
         return _of_unequal_stages(plan, chosen, limits)
     if len(votes) > 1:
-        limits.append(
-            Limit(
-                what=f"Stages with different layouts ({'; '.join(_words(dict(layout)) for layout in votes)})",
-                instead=f"all stages have {_words(chosen)}",
-            )
+        limits.note(
+            f"Stages with different layouts ({'; '.join(_words(dict(layout)) for layout in votes)})",
+            f"all stages have {_words(chosen)}",
         )
     return {**chosen, "data": chosen["data"] * chosen["replicated"]}
 
@@ -310,7 +301,7 @@ def _of_stage(stage: PlanStage) -> dict[str, int]:
     return {**degrees._asdict(), "replicas": math.prod(whole)}
 
 
-def _of_unequal_stages(plan: PlanValue, chosen: dict[str, int], limits: list[Limit]) -> dict[str, int]:
+def _of_unequal_stages(plan: PlanValue, chosen: dict[str, int], limits: Limits) -> dict[str, int]:
     """Stages of equally many devices in place of unequal ones, with tensor and context degrees as near as divide."""
     devices, stages = plan.cluster.devices, len(plan.stages)
     pipeline = max(n for n in range(1, stages + 1) if devices % n == 0)
@@ -320,8 +311,8 @@ def _of_unequal_stages(plan: PlanValue, chosen: dict[str, int], limits: list[Lim
     data = each // tensor // context
     shapes = ", ".join(submesh_phrase(s.submesh, s.device) for s in plan.stages)
     unequal = Limit(
-        what=f"Stages on unequal submeshes ({shapes})",
-        instead=f"{pipeline} stage{'s' * (pipeline > 1)} of {each} devices each, with blocks divided equally: "
+        f"Stages on unequal submeshes ({shapes})",
+        f"{pipeline} stage{'s' * (pipeline > 1)} of {each} devices each, with blocks divided equally: "
         "another layout than the plan's, with other times and memory",
     )
     limits.insert(0, unequal)  # the others matter less
@@ -342,7 +333,7 @@ def _words(layout: dict[str, int]) -> str:
     return " ".join(f"{short} {layout[name]}" for short, name in named.items() if layout[name] > 1) or "one device"
 
 
-def _blocks(stages: Sequence[PlanStage], limits: list[Limit]) -> tuple[tuple[int, ...], ...]:
+def _blocks(stages: Sequence[PlanStage], limits: Limits) -> tuple[tuple[int, ...], ...]:
     """The blocks of each stage: one that two stages share belongs to that which runs more of its operators."""
     counts: dict[int, Counter[int]] = {}
     for place, stage in enumerate(stages):
@@ -354,11 +345,9 @@ def _blocks(stages: Sequence[PlanStage], limits: list[Limit]) -> tuple[tuple[int
     if not counts:
         return ()
     if cut:
-        limits.append(
-            Limit(
-                what=f"A cut inside block{'s' * (len(cut) > 1)} {ranges(cut)}",
-                instead="the block is whole, on the stage with most of its FLOPs",
-            )
+        limits.note(
+            f"A cut inside block{'s' * (len(cut) > 1)} {ranges(cut)}",
+            "the block is whole, on the stage with most of its FLOPs",
         )
     runs: list[list[int]] = [[] for _ in stages]
     for block, places in sorted(counts.items()):
@@ -366,7 +355,7 @@ def _blocks(stages: Sequence[PlanStage], limits: list[Limit]) -> tuple[tuple[int
     return tuple(map(tuple, runs))
 
 
-def _recomputation(plan: PlanValue, limits: list[Limit]) -> tuple[str, int]:
+def _recomputation(plan: PlanValue, limits: Limits) -> tuple[str, int]:
     """What most stages recompute, and how many blocks where only some are: the most of any stage."""
     names: Counter[str] = Counter()
     most = 0
@@ -382,7 +371,7 @@ def _recomputation(plan: PlanValue, limits: list[Limit]) -> tuple[str, int]:
             again = {block_of(o.module) for o in stage.operators if o.recomputed} - {None}
             if len(again) < len(blocks):
                 what = f"Recomputation of {len(again)} of {len(blocks)} blocks of a stage, as the model checkpoints"
-                limits.append(Limit(what=what, instead="every block is recomputed"))
+                limits.note(what, "every block is recomputed")
             name = "full"
         if name == "half":
             most = max(most, (len(blocks) + 1) // 2)
@@ -392,7 +381,5 @@ def _recomputation(plan: PlanValue, limits: list[Limit]) -> tuple[str, int]:
     chosen = names.most_common(1)[0][0]
     if len(names) > 1:
         said = ", ".join(f"{count} × {name}" for name, count in names.items())
-        limits.append(
-            Limit(what=f"Stages that recompute different parts ({said})", instead=f"every stage recomputes {chosen}")
-        )
+        limits.note(f"Stages that recompute different parts ({said})", f"every stage recomputes {chosen}")
     return chosen, most

@@ -15,9 +15,9 @@ from importlib.resources import files
 
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
+from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.torch_schedules import torch_schedule
+from alpa_explore.plans.export.torch_schedules import note_shards, torch_schedule
 from alpa_explore.plans.report.parallelism import axis_uses
 from alpa_explore.plans.report.specs import read_spec
 from alpa_explore.plans.value import PlanValue
@@ -158,12 +158,12 @@ class _Model:
 def fsdp2(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The Python file. OptionError where the plan has no strategies."""
     degrees = plan_degrees(plan, again)
-    limits = list(degrees.limits)
+    limits = Limits(degrees.limits)
     model = _model(plan, limits)
     tensor, whole = _divided_modules(plan, degrees, model)
     sequence = degrees.sequence_parallel and model.parts.sequence_parallel and not whole
     if degrees.tensor > 1:
-        limits += _of_tensors(degrees, whole, sequence=sequence)
+        _of_tensors(degrees, whole, limits, sequence=sequence)
     if not sequence:
         tensor = {name: style for name, style in tensor.items() if style != "sequence"}
     constants = _constants(plan, degrees, model, limits)
@@ -180,7 +180,7 @@ def fsdp2(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     return Exported(target="fsdp2", text=text, ending="py", degrees=degrees, limits=tuple(limits))
 
 
-def _model(plan: PlanValue, limits: list[Limit]) -> _Model:
+def _model(plan: PlanValue, limits: Limits) -> _Model:
     recipe = plan.model.recipe
     config = entry(recipe).config if recipe is not None and is_reference(recipe) else None
     if isinstance(config, LlamaConfig):
@@ -198,37 +198,27 @@ def _model(plan: PlanValue, limits: list[Limit]) -> _Model:
     if isinstance(config, GPTConfig) and config.attention != "fused":
         parts = FAMILIES["gpt"]
         return _Model(recipe=recipe, parts=parts, tied=True, vocabulary=config.vocabulary, key_heads=config.heads)
-    limits.append(
-        Limit(
-            what="The model's own code", instead="make_model, embed, apply_block, last_norm and head_weight are yours"
-        )
-    )
+    limits.note("The model's own code", "make_model, embed, apply_block, last_norm and head_weight are yours")
     return _Model(recipe=None, parts=UNKNOWN, tied=False, vocabulary=0, key_heads=0)
 
 
-def _constants(plan: PlanValue, degrees: PlanDegrees, model: _Model, limits: list[Limit]) -> dict[str, object]:
+def _constants(plan: PlanValue, degrees: PlanDegrees, model: _Model, limits: Limits) -> dict[str, object]:
     replicate, shard = degrees.data * degrees.context, 1
     if degrees.zero_stage:
         replicate, shard = degrees.replicas, degrees.shards * degrees.context
-    if degrees.zero_stage in (1, 2) and degrees.data * degrees.context > 1:
-        what = "Only optimizer state is sharded (ZeRO-1)" if degrees.zero_stage == 1 else "Weights are whole (ZeRO-2)"
-        limits.append(Limit(what=what, instead="weights are sharded, too (FSDP2), and gathered once an iteration"))
+    note_shards(degrees, limits)
     if degrees.expert > 1:
-        limits.append(
-            Limit(what=f"Experts divided among {degrees.expert} devices", instead="every device runs all of them")
-        )
+        limits.note(f"Experts divided among {degrees.expert} devices", "every device runs all of them")
     if degrees.context > 1:
         if degrees.exchange != "all-gather":
-            limits.append(
-                Limit(
-                    what=f"Context parallelism by {degrees.exchange}",
-                    instead="keys and values are gathered: the same result with other traffic",
-                )
+            limits.note(
+                f"Context parallelism by {degrees.exchange}",
+                "keys and values are gathered: the same result with other traffic",
             )
         if not model.parts.context:
-            limits.append(Limit(what="Context parallelism", instead="attention of this model must be divided by hand"))
+            limits.note("Context parallelism", "attention of this model must be divided by hand")
     if degrees.low_precision:
-        limits.append(Limit(what="Products in low precision", instead=degrees.precision))
+        limits.note("Products in low precision", degrees.precision)
     return {
         "PIPELINE": degrees.pipeline,
         "DATA": degrees.data,
@@ -261,7 +251,7 @@ def _runs(plan: PlanValue, degrees: PlanDegrees) -> list[list[int]]:
     return [blocks[len(blocks) * run // runs : len(blocks) * (run + 1) // runs] for run in range(runs)]
 
 
-def _recomputed(plan: PlanValue, degrees: PlanDegrees, limits: list[Limit]) -> list[int]:
+def _recomputed(plan: PlanValue, degrees: PlanDegrees, limits: Limits) -> list[int]:
     name, blocks = degrees.recomputation, all_blocks(plan.stages)
     if name == "none":
         return []
@@ -276,7 +266,7 @@ def _recomputed(plan: PlanValue, degrees: PlanDegrees, limits: list[Limit]) -> l
         }
         return sorted(block for block in found if block is not None)
     if name != "full":
-        limits.append(Limit(what=f"Recomputation of {name}", instead="whole blocks are recomputed"))
+        limits.note(f"Recomputation of {name}", "whole blocks are recomputed")
     return blocks
 
 
@@ -332,16 +322,12 @@ def _of_stage(plan: PlanValue, number: int, model: _Model, degree: int) -> tuple
     return styles, whole
 
 
-def _of_tensors(degrees: PlanDegrees, whole: tuple[str, ...], *, sequence: bool) -> list[Limit]:
-    limits = []
+def _of_tensors(degrees: PlanDegrees, whole: tuple[str, ...], limits: Limits, *, sequence: bool) -> None:
     if whole:
         named = ", ".join(whole[:3]) + (f" and {len(whole) - 3} more" if len(whole) > 3 else "")
-        limits.append(
-            Limit(what=f"How {named} are divided among tensor parallel devices", instead="each device has them whole")
-        )
+        limits.note(f"How {named} are divided among tensor parallel devices", "each device has them whole")
     if degrees.sequence_parallel and not sequence:
-        limits.append(Limit(what="Sequence parallelism", instead="norms run on whole sequences on every device"))
-    return limits
+        limits.note("Sequence parallelism", "norms run on whole sequences on every device")
 
 
 def _written(name: str, value: object) -> str:

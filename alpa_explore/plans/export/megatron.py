@@ -27,7 +27,7 @@ def model_arguments(plan: PlanValue) -> tuple[Arguments, tuple[Limit, ...]]:
         return _decoder(config)
     if isinstance(config, GPTConfig) and config.positions == "learned":
         return _gpt(config), ()
-    missing = Limit(what="The model", instead="MODEL_ARGS is empty: describe it there, as its layers are in the plan")
+    missing = Limit("The model", "MODEL_ARGS is empty: describe it there, as its layers are in the plan")
     return {}, (missing,)
 
 
@@ -128,8 +128,8 @@ def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:
     if config.window is None and not config.sinks and not config.clamped:
         return arguments, ()
     unsaid = Limit(
-        what="Attention windows, sinks, clamped SwiGLU and biases of GPT-OSS",
-        instead="MODEL_ARGS leaves them out: see --window-size, --softmax-type and --activation-func-clamp-value",
+        "Attention windows, sinks, clamped SwiGLU and biases of GPT-OSS",
+        "MODEL_ARGS leaves them out: see --window-size, --softmax-type and --activation-func-clamp-value",
     )
     return arguments, (unsaid,)
 

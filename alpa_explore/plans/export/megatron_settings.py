@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees
+from alpa_explore.plans.export.degrees import Limit, Limits, PlanDegrees
 from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, V_SHAPES
 
 _EXCHANGES = {"ring": "p2p", "all-gather": "all_gather", "Ulysses": "a2a"}
@@ -27,7 +27,7 @@ class MegatronSettings:
 
 def megatron_settings(degrees: PlanDegrees, *, experts: bool) -> MegatronSettings:
     """The settings; `experts`: the model has routed experts."""
-    limits: list[Limit] = []
+    limits = Limits()
     model: dict[str, object] = {
         "tensor_model_parallel_size": degrees.tensor,
         "pipeline_model_parallel_size": degrees.pipeline,
@@ -36,17 +36,11 @@ def megatron_settings(degrees: PlanDegrees, *, experts: bool) -> MegatronSetting
     if degrees.sequence_parallel or (experts and degrees.tensor > 1):
         model["sequence_parallel"] = True
         if not degrees.sequence_parallel:
-            limits.append(
-                Limit(
-                    what="Tensor parallelism without the sequence", instead="with it: Megatron-Core asks it of experts"
-                )
-            )
+            limits.note("Tensor parallelism without the sequence", "with it: Megatron-Core asks it of experts")
     if degrees.context > 1:
         model["cp_comm_type"] = _EXCHANGES[degrees.exchange]
         if not degrees.zigzag:
-            limits.append(
-                Limit(what="Sequences in their own order", instead="zig-zag order, as Megatron-Core cuts them")
-            )
+            limits.note("Sequences in their own order", "zig-zag order, as Megatron-Core cuts them")
     if experts:
         model["expert_model_parallel_size"] = degrees.expert
         model["expert_tensor_parallel_size"] = degrees.expert_tensor
@@ -67,31 +61,25 @@ def pipeline_layout(blocks: Sequence[Sequence[int]]) -> str:
     return "|".join(f"{'E' * (place == 0)}{run}{'L' * (place == len(runs) - 1)}" for place, run in enumerate(runs))
 
 
-def _pipeline(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]:
+def _pipeline(degrees: PlanDegrees, limits: Limits) -> dict[str, object]:
     if degrees.pipeline == 1:
         return {}
     if degrees.schedule in (*V_SHAPES, DUAL_PIPE, "zb-h1", "gpipe", "eager-1f1b"):
         named = "interleaved 1F1B" if degrees.chunks > 1 else "1F1B"
-        limits.append(
-            Limit(what=f"The schedule {degrees.schedule}", instead=f"{named}, with another bubble and memory")
-        )
+        limits.note(f"The schedule {degrees.schedule}", f"{named}, with another bubble and memory")
     if degrees.schedule == INTERLEAVED and degrees.microbatches % degrees.pipeline:
-        limits.append(
-            Limit(
-                what=f"{degrees.microbatches} microbatches for {degrees.pipeline} interleaved stages",
-                instead="Megatron-Core asks for a multiple of the stages: change the global batch",
-            )
+        limits.note(
+            f"{degrees.microbatches} microbatches for {degrees.pipeline} interleaved stages",
+            "Megatron-Core asks for a multiple of the stages: change the global batch",
         )
     if not degrees.blocks:
-        limits.append(
-            Limit(what="The blocks of each stage", instead="divided equally: their number must be a multiple of stages")
-        )
+        limits.note("The blocks of each stage", "divided equally: their number must be a multiple of stages")
     elif not degrees.equal_blocks:
         return {"pipeline_model_parallel_layout": pipeline_layout(degrees.blocks)}
     return {"virtual_pipeline_model_parallel_size": degrees.chunks} if degrees.chunks > 1 else {}
 
 
-def _data_parallel(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]:
+def _data_parallel(degrees: PlanDegrees, limits: Limits) -> dict[str, object]:
     if degrees.zero_stage == 0 or degrees.data * degrees.context == 1:
         return {}
     ddp: dict[str, object] = {
@@ -104,16 +92,14 @@ def _data_parallel(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, objec
     if degrees.replicas > 1:
         ddp["num_distributed_optimizer_instances"] = degrees.replicas
     if degrees.zero_stage == 3 and degrees.pipeline > 1:
-        limits.append(
-            Limit(
-                what="Weights that are gathered for each microbatch of a stage",
-                instead="Megatron-FSDP with a pipeline, which gathers as its own buckets do",
-            )
+        limits.note(
+            "Weights that are gathered for each microbatch of a stage",
+            "Megatron-FSDP with a pipeline, which gathers as its own buckets do",
         )
     return ddp
 
 
-def _recomputation(degrees: PlanDegrees, experts: bool, limits: list[Limit]) -> dict[str, object]:
+def _recomputation(degrees: PlanDegrees, experts: bool, limits: Limits) -> dict[str, object]:
     name = degrees.recomputation
     if name == "none":
         return {}
@@ -124,15 +110,11 @@ def _recomputation(degrees: PlanDegrees, experts: bool, limits: list[Limit]) -> 
     if name in ("half", "layers"):
         count = max(degrees.recomputed_blocks // degrees.chunks, 1)
         what = "Every second block is recomputed" if name == "half" else "Some layers of the plan are recomputed"
-        limits.append(Limit(what=what, instead=f"the first {count} blocks of each run are"))
+        limits.note(what, f"the first {count} blocks of each run are")
         return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": count}
     modules: list[str] = []
     for part in name.split("+"):
         modules += _MODULES.get(part, ("moe" if experts else "mlp",))
     if "norms" in name:
-        limits.append(
-            Limit(
-                what="Norms and activations are recomputed", instead="norms only; see also --recompute-modules moe_act"
-            )
-        )
+        limits.note("Norms and activations are recomputed", "norms only; see also --recompute-modules moe_act")
     return {"recompute_granularity": "selective", "recompute_modules": tuple(modules)}

@@ -43,9 +43,7 @@ def nemo(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     settings = megatron_settings(degrees, experts=experts)
     name = (plan.model.recipe or "").partition("@")[0]
     recipe = _RECIPES.get(name)
-    missing = Limit(
-        what="The model", instead="Megatron-Bridge has no recipe that is known here: give `with_plan` yours"
-    )
+    missing = Limit("The model", "Megatron-Bridge has no recipe that is known here: give `with_plan` yours")
     limits = (*degrees.limits, *settings.limits, *(() if recipe else (missing,)))
     imports = ["from megatron.bridge.training.config import ConfigContainer"]
     if recipe:

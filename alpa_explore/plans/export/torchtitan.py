@@ -5,9 +5,9 @@ Names are those of torchtitan 0.3.0, whose configs are dataclasses in Python (te
 
 from dataclasses import dataclass
 
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, plan_degrees
+from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.torch_schedules import torch_schedule
+from alpa_explore.plans.export.torch_schedules import note_shards, torch_schedule
 from alpa_explore.plans.value import PlanValue
 
 
@@ -51,18 +51,16 @@ def torchtitan(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The Python file. OptionError where the plan has no strategies."""
     degrees = plan_degrees(plan, again)
     base = _BASES.get((plan.model.recipe or "").partition("@")[0])
-    limits = list(degrees.limits)
+    limits = Limits(degrees.limits)
     parallelism, training = _parallelism(degrees, limits), _batch(degrees)
     policy = _checkpointing(degrees, limits)
     converter = _CONVERTERS.get(degrees.low_precision, "")
     if base is None:
-        limits.append(
-            Limit(what="The model", instead="torchtitan has no config that is known here: give `with_plan` yours")
-        )
+        limits.note("The model", "torchtitan has no config that is known here: give `with_plan` yours")
     if converter:
-        limits += _low_precision(degrees, base)
+        _low_precision(degrees, base, limits)
     if degrees.precision == "float16":
-        limits.append(Limit(what="float16", instead="bfloat16 products, float32 weights"))
+        limits.note("float16", "bfloat16 products, float32 weights")
     training["mixed_precision_param"] = "float32" if degrees.precision == "float32" else "bfloat16"
     imports = [f"from torchtitan.distributed.activation_checkpoint import {policy}"] if policy else []
     imports.append("from torchtitan.trainer import Trainer")
@@ -94,7 +92,7 @@ def torchtitan(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     return Exported(target="torchtitan", text=text, ending="py", degrees=degrees, limits=tuple(limits))
 
 
-def _parallelism(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]:
+def _parallelism(degrees: PlanDegrees, limits: Limits) -> dict[str, object]:
     replicate, shard = _data(degrees, limits)
     settings: dict[str, object] = {
         "data_parallel_replicate_degree": replicate,
@@ -109,39 +107,30 @@ def _parallelism(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]
     if degrees.context > 1:
         settings["context_parallel_load_balancer"] = "headtail" if degrees.zigzag else None
         if degrees.exchange == "Ulysses":
-            limits.append(Limit(what="Context parallelism by Ulysses", instead="keys and values are exchanged whole"))
+            limits.note("Context parallelism by Ulysses", "keys and values are exchanged whole")
     if degrees.expert > 1 and degrees.expert_tensor > 1:
-        limits.append(
-            Limit(
-                what=f"Matrices of experts divided among {degrees.expert_tensor} devices",
-                instead="whole experts: torchtitan has no tensor parallelism inside them",
-            )
+        limits.note(
+            f"Matrices of experts divided among {degrees.expert_tensor} devices",
+            "whole experts: torchtitan has no tensor parallelism inside them",
         )
     if degrees.pipeline > 1:
         settings |= _pipeline(degrees, limits)
     return settings
 
 
-def _data(degrees: PlanDegrees, limits: list[Limit]) -> tuple[int, int]:
+def _data(degrees: PlanDegrees, limits: Limits) -> tuple[int, int]:
     """(replicas, shards) of the data-parallel devices."""
     replicate, shard = (degrees.replicas, degrees.shards) if degrees.zero_stage else (degrees.data, 1)
     if degrees.expert > 1 and shard * degrees.context * degrees.tensor % degrees.expert:
-        limits.append(
-            Limit(
-                what="Replicated weights beside divided experts",
-                instead="all weights are sharded among data-parallel devices",
-            )
-        )
+        limits.note("Replicated weights beside divided experts", "all weights are sharded among data-parallel devices")
         replicate, shard = 1, degrees.data
-    if degrees.zero_stage in (1, 2) and degrees.data * degrees.context > 1:
-        what = "Only optimizer state is sharded (ZeRO-1)" if degrees.zero_stage == 1 else "Weights are whole (ZeRO-2)"
-        limits.append(Limit(what=what, instead="weights are sharded, too (FSDP2), and gathered once an iteration"))
+    note_shards(degrees, limits)
     if degrees.zero_stage == 0 and degrees.context > 1:
-        limits.append(Limit(what="Weights whole on context parallel devices", instead="sharded among them by FSDP2"))
+        limits.note("Weights whole on context parallel devices", "sharded among them by FSDP2")
     return replicate, shard
 
 
-def _pipeline(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]:
+def _pipeline(degrees: PlanDegrees, limits: Limits) -> dict[str, object]:
     settings: dict[str, object] = {
         "pipeline_parallel_schedule": torch_schedule(degrees, limits),
         "pipeline_parallel_microbatch_size": degrees.microbatch,
@@ -152,7 +141,7 @@ def _pipeline(degrees: PlanDegrees, limits: list[Limit]) -> dict[str, object]:
         runs[-1] += ["norm", "lm_head"]
         settings["module_fqns_per_model_part"] = runs
     else:
-        limits.append(Limit(what="The blocks of each stage", instead="divided by torchtitan"))
+        limits.note("The blocks of each stage", "divided by torchtitan")
     return settings
 
 
@@ -167,7 +156,7 @@ def _batch(degrees: PlanDegrees) -> dict[str, object]:
     return settings
 
 
-def _checkpointing(degrees: PlanDegrees, limits: list[Limit]) -> str:
+def _checkpointing(degrees: PlanDegrees, limits: Limits) -> str:
     """The policy; '' for none."""
     name = degrees.recomputation
     if name == "none":
@@ -176,19 +165,17 @@ def _checkpointing(degrees: PlanDegrees, limits: list[Limit]) -> str:
         return "FullAC"
     policy = "FullAC" if name in ("half", "layers") or "mlp" in name else "SelectiveAC"
     does = "recomputes every block" if policy == "FullAC" else "saves attention and every second product"
-    limits.append(Limit(what=f"Recomputation of {name}", instead=f"{policy}, which {does}"))
+    limits.note(f"Recomputation of {name}", f"{policy}, which {does}")
     return policy
 
 
-def _low_precision(degrees: PlanDegrees, base: _Base | None) -> list[Limit]:
-    limits = []
+def _low_precision(degrees: PlanDegrees, base: _Base | None, limits: Limits) -> None:
     if degrees.low_precision == "fp8-delayed":
-        limits.append(Limit(what="FP8 with delayed scaling", instead="FP8 with scales of rows"))
+        limits.note("FP8 with delayed scaling", "FP8 with scales of rows")
     if degrees.low_precision == "fp8-current":
-        limits.append(Limit(what="FP8 with a scale for each tensor", instead="FP8 with scales of rows"))
+        limits.note("FP8 with a scale for each tensor", "FP8 with scales of rows")
     if base is None:
-        limits.append(Limit(what="Low precision", instead="add the converter where your config makes its model"))
-    return limits
+        limits.note("Low precision", "add the converter where your config makes its model")
 
 
 def _python(value: object) -> str:

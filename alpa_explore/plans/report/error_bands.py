@@ -20,7 +20,6 @@ from alpa_explore.units import printable
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""
-_MEMO = "error band of "
 _NUMBER = re.compile(r"_\d+$")
 _ATTENTION, _EXPERTS = {"attention", "_softmax", "softmax"}, {"experts", "topk"}
 _OTHER_BLOCKS = {"convolution", "scan"}
@@ -29,11 +28,7 @@ _OTHER_BLOCKS = {"convolution", "scan"}
 
 def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
     """The band of the plan's times ('seconds') or sizes ('bytes'); None where it is not known."""
-    key = _MEMO + quantity
-    if key not in plan.memo:
-        plan.memo[key] = error_band(_case(plan), quantity)
-    band: Band | None = plan.memo[key]
-    return band
+    return plan.remembered(f"error band of {quantity}", lambda: error_band(_case(plan), quantity))
 
 
 def _case(plan: PlanValue) -> Case | None:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Self
 from alpa_explore import units
 from alpa_explore.plans.phrases import layout_phrase, ranges
 from alpa_explore.plans.records import PlanOperator, PlanStage
-from alpa_explore.plans.report.specs import axis_sizes, read_spec
+from alpa_explore.plans.report.specs import axes_phrase, axis_sizes, read_spec
 from alpa_explore.plans.value import PlanValue
 
 _TOKENS, _WEIGHTS, _EXPERTS, _NOTHING = "tokens", "weights", "experts", "nothing"
@@ -138,7 +138,8 @@ def parallelism_lines(plan: PlanValue) -> tuple[str, ...]:
             for axis, use in enumerate(uses):
                 axes_of[use].append(axis)
             named = (
-                f"{use} over {_axes(axes)} ({units.shape([sizes[a] for a in axes])})" for use, axes in axes_of.items()
+                f"{use} over {axes_phrase(axes)} ({units.shape([sizes[a] for a in axes])})"
+                for use, axes in axes_of.items()
             )
             stages_of[", ".join(named)].append(stage.index)
     if len(plan.stages) == 1:
@@ -167,10 +168,6 @@ def _zero_phrase(use: AxisUse) -> str:
     if use.zero == 0 or use.stored >= MOST:
         return _ZERO[use.zero]
     return f"{_ZERO[use.zero][:-1]} for {units.percent(use.stored)} of the bytes)"
-
-
-def _axes(axes: Sequence[int]) -> str:
-    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {' and '.join(map(str, axes))}"
 
 
 def _use(stage: PlanStage, forward: Sequence[PlanOperator], axis: int, size: int) -> AxisUse:

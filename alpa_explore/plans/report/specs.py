@@ -37,9 +37,9 @@ def axis_sizes(logical_mesh: Sequence[int]) -> tuple[int, ...]:
 def spec_phrase(spec: str) -> str:
     """'S0R+P1' -> 'dim 0 over axis 0, pending sum over axis 1'; 'RR' -> 'whole on every device'."""
     read = read_spec(spec)
-    parts = [f"dim {dim} over {_axes(axes)}" for dim, axes in enumerate(read.dims) if axes]
+    parts = [f"dim {dim} over {axes_phrase(axes)}" for dim, axes in enumerate(read.dims) if axes]
     if read.pending:
-        parts.append(f"pending sum over {_axes(read.pending)}")
+        parts.append(f"pending sum over {axes_phrase(read.pending)}")
     return ", ".join(parts) or "whole on every device"
 
 
@@ -52,11 +52,11 @@ def spec_lines(spec: str, shape: Sequence[int] | None, sizes: Sequence[int]) -> 
     lines = []
     for dim, (axes, count) in enumerate(zip(read.dims, pieces, strict=True)):
         if axes and known is not None:
-            lines.append(f"dim {dim} ({known[dim]:,}) over {_axes(axes)} → {known[dim] // count:,} each")
+            lines.append(f"dim {dim} ({known[dim]:,}) over {axes_phrase(axes)} → {known[dim] // count:,} each")
         elif axes:
-            lines.append(f"dim {dim} over {_axes(axes)} → 1/{count} each")
+            lines.append(f"dim {dim} over {axes_phrase(axes)} → 1/{count} each")
     if read.pending:
-        lines.append(f"pending sum over {_axes(read.pending)}: every device holds an addend")
+        lines.append(f"pending sum over {axes_phrase(read.pending)}: every device holds an addend")
     if not any(read.dims):
         lines.append("whole on every device" if not read.pending else "no dim is divided")
     elif known is not None:
@@ -78,7 +78,7 @@ def spec_legend(logical_mesh: Sequence[int]) -> str:
     return ", ".join([*parts, "R: whole", f"+P0: pending sum over axis 0{'; P1: over axis 1' if others else ''}"]) + "."
 
 
-def _axes(axes: Sequence[int]) -> str:
+def axes_phrase(axes: Sequence[int]) -> str:
     """(0,) -> 'axis 0'; (0, 1) -> 'axes 0 and 1'."""
     if len(axes) == 1:
         return f"axis {axes[0]}"

@@ -4,9 +4,11 @@ A row is a dict; its values are in SI units and the unit is in the key (`latency
 rows for people.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from alpa_explore.errors import OptionError
@@ -28,25 +30,25 @@ from alpa_explore.plans.value import PlanValue
 Row = dict[str, Any]
 
 
+@cache  # Memo of a pure function.
+def _fields(names: str) -> tuple[tuple[str, Callable[[object], Any]], ...]:
+    pairs = (name.partition("=") for name in names.split())
+    return tuple((key, attrgetter(field or key)) for key, _, field in pairs)
+
+
+def row_of(record: object, names: str) -> Row:
+    """The fields of a record as a row, in the order of `names`; "stage=index" is its field `index` as `stage`."""
+    return {key: field(record) for key, field in _fields(names)}
+
+
 def stages_table(plan: PlanValue) -> list[Row]:
     """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device. Of unlike
     nodes it names the devices."""
+    figures = "latency_seconds weight_bytes activation_bytes microbatches_held workspace_bytes peak_bytes"
     return [
-        {
-            "stage": s.index,
-            "layers": s.layers,
-            "submesh": s.submesh,
-            **({"device": s.device} if s.device else {}),
-            "logical_mesh": s.logical_mesh,
-            "devices": s.devices,
-            "latency_seconds": s.latency_seconds,
-            "weight_bytes": s.weight_bytes,
-            "activation_bytes": s.activation_bytes,
-            "microbatches_held": s.microbatches_held,
-            "workspace_bytes": s.workspace_bytes,
-            "peak_bytes": s.peak_bytes,
-            "memory_fraction": s.peak_bytes / plan.device_of(s).memory_bytes,
-        }
+        row_of(s, "stage=index layers submesh device" if s.device else "stage=index layers submesh")
+        | row_of(s, f"logical_mesh devices {figures}")
+        | {"memory_fraction": s.peak_bytes / plan.device_of(s).memory_bytes}
         for s in plan.stages
     ]
 
@@ -103,13 +105,8 @@ def schedules_table(plan: PlanValue) -> list[Row]:
     """One row per schedule that was compared, 1F1B first; none where the schedule was given."""
     own = plan.options.pipeline
     return [
-        {
-            "schedule": tried.schedule,
-            "stages_per_submesh": tried.stages_per_submesh,
-            "iteration_seconds": tried.iteration_seconds,
-            "stages": tried.stages,
-            "chosen": (tried.schedule, tried.stages_per_submesh) == (own.schedule, own.terms(1).turns),
-        }
+        row_of(tried, "schedule stages_per_submesh iteration_seconds stages")
+        | {"chosen": (tried.schedule, tried.stages_per_submesh) == (own.schedule, own.terms(1).turns)}
         for tried in plan.schedules
     ]
 
@@ -119,24 +116,11 @@ def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
 
     OptionError for a stage that the plan does not have.
     """
-    return [
-        {
-            "operator": o.name,
-            "op": o.op,
-            "phase": o.phase,
-            "layer": o.layer,
-            "module": o.module,
-            "strategy": o.strategy,
-            "inputs": o.inputs,
-            "outputs": o.outputs,
-            "output_shape": o.output_shape,
-            "compute_seconds": o.compute_seconds,
-            "communication_seconds": o.communication_seconds,
-            "communication": o.communication,
-            "flops": o.flops,
-        }
-        for o in stage_named(plan, stage).operators
-    ]
+    columns = (
+        "operator=name op phase layer module strategy inputs outputs output_shape compute_seconds "
+        "communication_seconds communication flops"
+    )
+    return [row_of(o, columns) for o in stage_named(plan, stage).operators]
 
 
 def stage_costs_table(plan: PlanValue) -> list[Row]:
@@ -261,21 +245,12 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
     """The plan without its operators, candidates and sweep: what `alpa-explore plan --json` prints."""
     p, model, options, time = plan.predicted, plan.model, plan.options, iteration_time(plan)
     return {
-        "model": model.name,
-        "parameters": model.parameters,
-        "precision": model.precision,
+        **row_of(model, "model=name parameters precision"),
         "low_precision": plan.cluster.software.low_precision,
-        "optimizer": model.optimizer,
-        "rematerialization": model.rematerialization,
-        "zigzag": model.zigzag,
+        **row_of(model, "optimizer rematerialization zigzag"),
         "cluster": str(plan.cluster),
         "options": {
-            "num_microbatches": options.num_microbatches,
-            "delta": options.delta,
-            "num_layers": options.num_layers,
-            "solver": options.solver,
-            "boundaries": options.boundaries,
-            "rematerialization": options.rematerialization,
+            **row_of(options, "num_microbatches delta num_layers solver boundaries rematerialization"),
             "pipeline": asdict(options.pipeline),
             "spec_constraints": [asdict(constraint) for constraint in options.spec_constraints],
             "baseline": options.baseline,
@@ -286,32 +261,19 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "mode": options.pipeline.mode,
             "objective_seconds": objective_seconds(plan),
             "parts_seconds": {} if time is None else dict(time.parts),
-            "t_max_seconds": p.t_max_seconds,
-            "sum_latency_seconds": p.sum_latency_seconds,
-            "bubble_fraction": p.bubble_fraction,
-            "peak_bytes_per_device": p.peak_bytes_per_device,
-            "tied_seconds": plan.tied_seconds,
-            "overhead_seconds": plan.overhead_seconds,
-            "samples_per_second": plan.samples_per_second,
-            "tokens_per_second": plan.tokens_per_second,
-            "flops_per_second_per_device": plan.flops_per_second_per_device,
-            "flops_utilization": plan.flops_utilization,
+            **row_of(p, "t_max_seconds sum_latency_seconds bubble_fraction peak_bytes_per_device"),
+            **row_of(plan, "tied_seconds overhead_seconds samples_per_second tokens_per_second"),
+            **row_of(plan, "flops_per_second_per_device flops_utilization"),
             "sends_seconds": None if time is None else time.sends_seconds,
             "simulated_seconds": None if time is None else time.simulated_seconds,
             "errors": bands_summary(plan),
         },
         "stages": [
-            row | {"rematerialized": s.rematerialized, "recomputation": s.recomputation}
+            row | row_of(s, "rematerialized recomputation")
             for row, s in zip(stages_table(plan), plan.stages, strict=True)
         ],
         "layers": layers_table(plan),
-        "statistics": {
-            "solves": plan.statistics.solves,
-            "distinct_solves": plan.statistics.distinct_solves,
-            "cached_solves": plan.statistics.cached_solves,
-            "variables": plan.statistics.variables,
-            "constraints": plan.statistics.constraints,
-            "seconds": dict(plan.statistics.seconds),
-        },
+        "statistics": row_of(plan.statistics, "solves distinct_solves cached_solves variables constraints")
+        | {"seconds": dict(plan.statistics.seconds)},
         "warnings": plan.warnings,
     }

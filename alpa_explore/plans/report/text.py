@@ -82,11 +82,12 @@ def cell(key: str, value: Any) -> str:
     return printable(", ".join(map(str, value)))
 
 
-def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Rows as aligned columns under headings, numbers to the right; by default all keys of the first row."""
+def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | str = ()) -> str:
+    """Rows as aligned columns under headings, numbers to the right; by default all keys of the first row. `columns`: in
+    a text they are apart by blanks."""
     if not rows:
         return "(nothing)"
-    keys = list(columns or rows[0])
+    keys = columns.split() if isinstance(columns, str) else list(columns or rows[0])
     lines = [[heading(k) for k in keys], *([cell(k, row[k]) for k in keys] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(keys))]
     right = [all(isinstance(row[k], int | float | None) for row in rows) for k in keys]

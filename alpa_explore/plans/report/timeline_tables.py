@@ -8,7 +8,7 @@ from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.phrases import ranges
 from alpa_explore.plans.report.error_bands import band_of, bands_summary, with_band
 from alpa_explore.plans.report.iteration import iteration_phrase
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
@@ -43,9 +43,7 @@ def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
                 "warm_up_seconds": warm,
                 "cool_down_seconds": timeline.makespan_seconds - cool,
                 "microbatches_held": int(curve.held.max()),
-                "weight_bytes": curve.weight_bytes,
-                "gradient_bytes": curve.gradient_bytes,
-                "optimizer_bytes": curve.optimizer_bytes,
+                **row_of(curve, "weight_bytes gradient_bytes optimizer_bytes"),
                 "activation_bytes": float(curve.activation_bytes[peak]),
                 "workspace_bytes": float(curve.workspace_bytes[peak]),
                 "peak_bytes": curve.peak_bytes,
@@ -85,21 +83,11 @@ def timeline_summary(plan: PlanValue, timeline: Timeline) -> dict[str, Any]:
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
     rows = submeshes_table(plan, timeline)
     return {
-        "schedule": schedule.name,
-        "num_microbatches": schedule.num_microbatches,
-        "stages": schedule.num_stages,
-        "submeshes": schedule.num_submeshes,
+        **row_of(schedule, "schedule=name num_microbatches stages=num_stages submeshes=num_submeshes"),
         "makespan_seconds": timeline.makespan_seconds,
         "sends_seconds": iteration_time_of(plan, timeline).sends_seconds,
         "bubble_fraction": timeline.bubble_fraction,
-        "closed_form": None
-        if form is None
-        else {
-            "seconds": form.seconds,
-            "formula": form.formula,
-            "exact": form.exact,
-            "bubble_fraction": form.bubble_fraction,
-        },
+        "closed_form": None if form is None else row_of(form, "seconds formula exact bubble_fraction"),
         "predicted_iteration_seconds": plan.predicted.iteration_seconds,
         "predicted_bubble_fraction": plan.predicted.bubble_fraction,
         "errors": bands_summary(plan),
@@ -115,17 +103,14 @@ def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row
     rows = []
     for timeline in timelines:
         summary = timeline_summary(plan, timeline)
-        form = summary["closed_form"]
+        form = summary["closed_form"] or {"seconds": None, "bubble_fraction": None}
         rows.append(
             {
-                "schedule": summary["schedule"],
-                "makespan_seconds": summary["makespan_seconds"],
-                "sends_seconds": summary["sends_seconds"],
-                "closed_form_seconds": None if form is None else form["seconds"],
+                **{name: summary[name] for name in ("schedule", "makespan_seconds", "sends_seconds")},
+                "closed_form_seconds": form["seconds"],
                 "bubble_fraction": summary["bubble_fraction"],
-                "closed_form_bubble_fraction": None if form is None else form["bubble_fraction"],
-                "peak_bytes": summary["peak_bytes"],
-                "memory_fraction": summary["memory_fraction"],
+                "closed_form_bubble_fraction": form["bubble_fraction"],
+                **{name: summary[name] for name in ("peak_bytes", "memory_fraction")},
             }
         )
     return rows

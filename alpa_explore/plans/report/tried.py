@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
-from alpa_explore.plans.report.differences import settings_in_words
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.compare import settings_in_words
+from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.units import SMALL, printable
@@ -64,9 +64,11 @@ def _figures(plan: PlanValue, other: PlanValue) -> Row:
     return {
         "iteration_seconds": other.predicted.iteration_seconds,
         "time_fraction": plan.samples_per_second / other.samples_per_second - 1,
-        "samples_a_second": other.samples_per_second,
-        "mfu_fraction": other.flops_utilization,
-        "peak_bytes": other.predicted.peak_bytes_per_device,
+        **row_of(
+            other,
+            "samples_a_second=samples_per_second mfu_fraction=flops_utilization "
+            "peak_bytes=predicted.peak_bytes_per_device",
+        ),
         "memory_fraction": full.peak_bytes / other.device_of(full).memory_bytes,
         "bubble_fraction": other.predicted.bubble_fraction,
         "stages": len(other.stages),

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from alpa_explore.errors import CheckpointError
 from alpa_explore.runtime import tuning
 from alpa_explore.store.read import open_regular, read_json
+from alpa_explore.store.records import plain, record
 
 FORMAT, VERSION = "alpa_explore.checkpoint", 1
 DESCRIPTION, INDEX = "checkpoint.json", "index.json"
@@ -38,8 +39,6 @@ _DTYPES = frozenset(
 """Of which the numbers in a file can be taken as they are."""
 MOST_SEED = 2**63 - 1
 """torch's generators and numpy's take it."""
-_MOST = 2**53
-"""Of any number of bytes, entries, steps or samples."""
 _MOST_DIMS = 64
 
 
@@ -108,7 +107,7 @@ def model_digest(tensors: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
 
 def to_json(description: Description) -> str:
     """The text of checkpoint.json."""
-    return json.dumps(sealed({"format": FORMAT, "version": VERSION, **asdict(description)}), indent=1, allow_nan=False)
+    return json.dumps(sealed({"format": FORMAT, "version": VERSION, **plain(description)}), indent=1, allow_nan=False)
 
 
 def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,24 +139,15 @@ def read_description(folder: Path) -> Description:
     if type(version) is not int or version < 1:
         raise _damaged(folder, f"{DESCRIPTION} has the version {str(version)[:50]!r}")
     try:
-        files = {str(n): (_count(size), str(digest)) for n, (size, digest) in body["files"].items()}
-        found = Description(
-            kind=_kind(body["kind"]),
-            step=_count(body["step"]),
-            model=str(body["model"])[:200],
-            model_digest=str(body["model_digest"]),
-            plan_digest=str(body["plan_digest"]),
-            seed=_seed(body["seed"]),
-            learning_rate=_rate(body["learning_rate"]),
-            optimizer=tuple(map(str, body["optimizer"])),
-            samples_per_iteration=_count(body["samples_per_iteration"]),
-            stream_samples=_count(body["stream_samples"]),
-            next_sample=_count(body["next_sample"]),
-            files=files,
-        )
+        found = record(Description, body, DESCRIPTION)
+        if found.kind not in (STATE, WEIGHTS):
+            raise ValueError(f"{found.kind[:50]!r} is no kind of checkpoint")
+        if found.learning_rate < 0:
+            raise ValueError(f"{found.learning_rate} is no learning rate")
         _check_position(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(folder, f"{DESCRIPTION}: {type(error).__name__} {error}") from error
+    except ValueError as error:
+        raise _damaged(folder, str(error)) from error
+    files = found.files
     for name, (size, _) in files.items():
         path = folder / name
         if name not in (INDEX, ".metadata") and not _FILE_NAME.fullmatch(name):
@@ -189,24 +179,12 @@ def read_index(folder: Path, *, partly: bool = False) -> dict[str, StoredTensor]
     tensors: dict[str, StoredTensor] = {}
     try:
         for name, entry in body.items():
-            chunks = tuple(
-                Chunk(
-                    offsets=tuple(map(_count, c["offsets"])),
-                    sizes=tuple(map(_count, c["sizes"])),
-                    file=str(c["file"]),
-                    begin_bytes=_count(c["begin_bytes"]),
-                    archive_bytes=_count(c["archive_bytes"]),
-                    data_bytes=_count(c["data_bytes"]),
-                )
-                for c in entry["chunks"]
-            )
-            for file in {chunk.file for chunk in chunks} - sizes.keys():
+            tensor = tensors[name] = record(StoredTensor, entry, name)
+            for file in {chunk.file for chunk in tensor.chunks} - sizes.keys():
                 sizes[file] = _size(folder, file, partly=partly)
-            tensor = StoredTensor(shape=tuple(map(_count, entry["shape"])), dtype=str(entry["dtype"]), chunks=chunks)
             _check(name, tensor, sizes)
-            tensors[name] = tensor
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(folder, f"{INDEX}: {type(error).__name__} {error}") from error
+    except ValueError as error:
+        raise _damaged(folder, f"{INDEX}: {error}") from error
     return tensors
 
 
@@ -273,30 +251,6 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise _damaged(path.parent, f"{path.name} is no JSON object")
     return body
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise ValueError(f"{str(value)[:50]!r} is no number of something")
-    return value
-
-
-def _kind(value: Any) -> str:
-    if value not in (STATE, WEIGHTS):
-        raise ValueError(f"{str(value)[:50]!r} is no kind of checkpoint")
-    return str(value)
-
-
-def _seed(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_SEED:
-        raise ValueError(f"{str(value)[:50]!r} is no seed")
-    return value
-
-
-def _rate(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise ValueError(f"{str(value)[:50]!r} is no learning rate")
-    return float(value)
 
 
 def _check_position(description: Description) -> None:

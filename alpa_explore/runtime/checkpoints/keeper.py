@@ -150,15 +150,8 @@ class CheckpointKeeper:
             shutil.rmtree(old, ignore_errors=True)
 
 
-FACTS = (
-    "model",
-    "model_digest",
-    "plan_digest",
-    "seed",
-    "learning_rate",
-    "optimizer",
-    "samples_per_iteration",
-    "stream_samples",
+FACTS = tuple(
+    "model model_digest plan_digest seed learning_rate optimizer samples_per_iteration stream_samples".split()
 )
 """The fields of `Description` that are the same for all checkpoints of a run; run.json has them."""
 

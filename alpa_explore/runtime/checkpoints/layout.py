@@ -42,11 +42,9 @@ def weights_of(program: Program, rank: int) -> Iterator[tuple[int, Lasting]]:
 
 def optimizers_of(program: Program, rank: int) -> Iterator[tuple[int, Optimize]]:
     """(stage, optimizer step) of a rank; the state of the step is of the same box as the step."""
-    for number, stage in enumerate(program.stages):
-        for of_ranks in stage.tasks.values():
-            for instruction in of_ranks.get(rank, ()):
-                if isinstance(instruction, Optimize):
-                    yield number, instruction
+    for _, (number, _), instruction in program.instructions(rank):
+        if isinstance(instruction, Optimize):
+            yield number, instruction
 
 
 def parameter_name(graph: TrainingGraph, optimize: Optimize) -> str:

@@ -30,14 +30,16 @@ from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
-from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
+from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said
 from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.folder import read_hosts
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
 from alpa_explore.runtime.ranks.times import RunningTimes
 from alpa_explore.runtime.ranks.transport import ProcessTransport
 from alpa_explore.runtime.reports import EventReader, Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
+from alpa_explore.store.records import plain
 
 
 def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> Store | None:
@@ -53,7 +55,7 @@ def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> S
         return None
     place, first = urlsplit(init_method), rank == ranks[0]
     given = parse_qs(place.query).get("listen")
-    host_of = _hosts(folder)
+    host_of = read_hosts(folder)
     try:
         store = dist.TCPStore(  # type: ignore[attr-defined]  # public, but missing in its `__all__`
             place.hostname or "",
@@ -86,14 +88,6 @@ def _wait(store: Store, ranks: tuple[int, ...], rank: int, host_of: dict[str, st
             + ", ".join(_who(other, host_of) for other in missing),
             remedy="Look at the logs of these ranks, and at the network between the hosts.",
         ) from error
-
-
-def _hosts(folder: Path) -> dict[str, str]:
-    path = folder / "hosts.json"
-    if not path.exists():
-        return {}
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _who(rank: int, host_of: dict[str, str]) -> str:
@@ -136,14 +130,11 @@ class _RankState:
         if worker is None or worker.executor.now is None:
             return Heartbeat(instructions=0, doing="its start", waits_for="")
         task, instruction = worker.executor.now
+        done = worker.executor.instructions_done + worker.writer.pieces_written
         if worker.saving:
-            done = worker.executor.instructions_done + worker.writer.pieces_written
             return Heartbeat(instructions=done, waits_for="", doing=worker.saving)
-        return Heartbeat(
-            instructions=worker.executor.instructions_done + worker.writer.pieces_written,
-            waits_for=worker.transport.waits_for,
-            doing=f"task {task}, {_named(instruction, worker.job)}",
-        )
+        doing = f"task {task}, {_named(instruction, worker.job)}"
+        return Heartbeat(instructions=done, waits_for=worker.transport.waits_for, doing=doing)
 
 
 def _last() -> deque[float]:
@@ -248,7 +239,7 @@ class _Worker:
     def _due(self, done: int) -> tuple[bool, bool]:
         """Whether the run has a checkpoint after so many steps, and whether one is asked for."""
         every, last = self.job.options.checkpoint_every, done == self.job.options.steps
-        asked = requested_step(self.folder)
+        asked = said(self.folder, REQUESTED)
         return bool(every) and (done % (every or 1) == 0 or last), asked is not None and (asked == done or last)
 
     def _save(self, doing: str, write: Callable[[], Mapping[str, Any]]) -> None:
@@ -290,9 +281,9 @@ class _Worker:
         """
         self.saving = f"waiting until the checkpoint of step {step} is whole"
         end = time.monotonic() + self.job.options.stall_seconds / 2
-        while (whole_step(self.folder) or 0) < step and time.monotonic() < end:
+        while (said(self.folder, WHOLE) or 0) < step and time.monotonic() < end:
             self.writer.check()
-            if requested and (requested_step(self.folder) or 0) > step:
+            if requested and (said(self.folder, REQUESTED) or 0) > step:
                 break
             time.sleep(tuning.WHOLE_POLL_SECONDS)
         self.saving = ""
@@ -333,14 +324,7 @@ class _Worker:
         torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
     def _finish(self) -> None:
-        tasks = {
-            str(task): {
-                "seconds": list(measured.seconds),
-                "collective_seconds": list(measured.collective_seconds),
-                "receive_seconds": list(measured.receive_seconds),
-            }
-            for task, measured in self.measured.items()
-        }
+        tasks = {str(task): plain(measured) for task, measured in self.measured.items()}
         peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()

@@ -13,7 +13,6 @@ import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -262,23 +261,13 @@ def by_address(worker: str) -> tuple[int, int, str, int]:
         return 9, 0, host, parts.port or 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostsLeft:
-    """Equal nodes for a plan."""
+def hosts_left(
+    scheduler: Any, device: str, nodes: int, devices_per_node: int, lost: tuple[str, ...] = ()
+) -> tuple[int, int, tuple[str, ...], str]:
+    """(number of nodes, devices of each, their workers, the hosts in words) to go on with: `nodes` of
+    `devices_per_node`, or fewer or smaller ones where not so much is left.
 
-    nodes: int
-    devices_per_node: int
-    workers: tuple[str, ...]
-    names: str
-    """The hosts, in words."""
-
-
-def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, lost: tuple[str, ...] = ()) -> HostsLeft:
-    """The hosts to go on with: `nodes` of `devices_per_node`, or fewer or smaller ones where not so much is left.
-
-    The workers `lost` did not answer a moment ago.
-
-    ExecutorError where no host is left, or the scheduler does not answer.
+    The workers `lost` did not answer a moment ago. ExecutorError where no host is left, or no scheduler answers.
     """
     with quiet_client():
         client, opened_here = connect(scheduler)
@@ -307,12 +296,8 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, l
     if not chosen:
         raise ExecutorError("No host is left", found="no Dask worker answers", remedy="Start workers, and --resume.")
     count = min(per_node, *(len(workers_of[address]) for address in chosen))
-    return HostsLeft(
-        nodes=len(chosen),
-        devices_per_node=per_node,
-        workers=tuple(worker for address in chosen for worker in workers_of[address][:count]),
-        names=", ".join(str(found[workers_of[address][0]]) for address in chosen),
-    )
+    workers = tuple(worker for address in chosen for worker in workers_of[address][:count])
+    return len(chosen), per_node, workers, ", ".join(str(found[workers_of[address][0]]) for address in chosen)
 
 
 async def usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, HostFacts]:

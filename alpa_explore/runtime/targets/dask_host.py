@@ -18,7 +18,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import psutil
 
 from alpa_explore.execution.hosts import machine, network
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step, whole_step
+from alpa_explore.runtime.checkpoints.request import said, say
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
 from alpa_explore.store.code_version import source_digest
@@ -224,10 +224,10 @@ def alive(name: str, stop: bool, *, dask_worker: Any) -> None:
 
 
 def exchange(
-    name: str, limit: int, seen: Seen, stop: bool, checkpoint: int | None, whole: int | None, *, dask_worker: Any
+    name: str, limit: int, seen: Seen, stop: bool, words: Mapping[str, int | None], *, dask_worker: Any
 ) -> Answer:
-    """Send at most `limit` bytes of what is new to the launcher, and take its word: `stop`, that it still watches, the
-    step after which it asks for a checkpoint, or that of the newest whole one."""
+    """Send at most `limit` bytes of what is new to the launcher, and take its word: `stop`, that it still watches, and
+    its `words` about checkpoints with their steps."""
     share: Share | None = dask_worker.extensions.get(name)
     if share is None:
         return Answer(pieces=[], more=False, outcome={"state": "restarted"})
@@ -238,10 +238,9 @@ def exchange(
     if share.folder != share.copy:
         return Answer(pieces=[], more=False, outcome=outcome)
     with contextlib.suppress(OSError):  # a full disk, which the agent reports
-        if checkpoint is not None and requested_step(share.folder) != checkpoint:
-            request_checkpoint(share.folder, checkpoint)
-        if whole is not None and whole_step(share.folder) != whole:
-            note_whole(share.folder, whole)
+        for word, step in words.items():
+            if step is not None and said(share.folder, word) != step:
+                say(share.folder, word, step)
     discard_seen(share.folder, seen, CHECKPOINTS)
     pieces, more = news(share.folder, seen, limit)
     return Answer(pieces=pieces, more=more, outcome=outcome)

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from alpa_explore.errors import ExecutorError
 from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
+from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said
 from alpa_explore.runtime.reports import events, read_heartbeat
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import (
@@ -260,9 +260,15 @@ class DaskRanks:
             answer: Answer | None = None
             began = time.monotonic()
             try:
-                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder), whole_step(self.folder)
+                words = {word: said(self.folder, word) for word in (REQUESTED, WHOLE)}
                 running = self._client.run(
-                    dask_host.exchange, self._name, share.pace.limit, *words, workers=[share.worker]
+                    dask_host.exchange,
+                    self._name,
+                    share.pace.limit,
+                    dict(share.mirror.seen),
+                    self._stopping,
+                    words,
+                    workers=[share.worker],
                 )
                 answer = (await asyncio.wait_for(running, tuning.PATIENT_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted

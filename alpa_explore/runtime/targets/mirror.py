@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import REQUEST_FILE, WHOLE_FILE
+from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE
 
 GROWING = (".jsonl", ".log")
 """Files that are only appended to."""
 _UNFINISHED = (".tmp", ".unfinished")
-_SENT = ("job", "run.json", "hosts.json", REQUEST_FILE, WHOLE_FILE)
+_SENT = ("job", "run.json", "hosts.json", REQUESTED, WHOLE)
 """What the launcher has sent."""
 
 Seen = Mapping[str, tuple[str, int]]

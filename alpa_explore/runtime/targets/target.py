@@ -123,13 +123,10 @@ def _start_on(
 
 def _hosts_left(scheduler: Any, ports: tuple[int, ...] | None, plan: Plan, device: str, lost: tuple[str, ...]) -> Left:
     """The hosts that answer and reach each other, as many as the plan needs."""
-    found = hosts_left(scheduler, device, plan.cluster.nodes, plan.cluster.devices_per_node, lost)
-    return Left(
-        nodes=found.nodes,
-        devices_per_node=found.devices_per_node,
-        hosts=found.names,
-        start=partial(_start_on, scheduler, ports, only=found.workers),
-    )
+    cluster = plan.cluster
+    nodes, devices, workers, names = hosts_left(scheduler, device, cluster.nodes, cluster.devices_per_node, lost)
+    start = partial(_start_on, scheduler, ports, only=workers)
+    return Left(nodes=nodes, devices_per_node=devices, hosts=names, start=start)
 
 
 def _anywhere(_plan: Plan, _device: str) -> None:

@@ -1,4 +1,4 @@
-"""The compiled check of plan files decides as the published schema does, and words its refusals as jsonschema does."""
+"""The compiled check of plan files decides as another library reads the published schema, and names the place."""
 
 import json
 import random
@@ -91,13 +91,11 @@ def test_a_damaged_document_is_refused_exactly_when_the_schema_refuses_it(seed: 
     rng, validator, refused = random.Random(seed), strict_validator(), 0
     for _ in range(60):
         body = damaged(document, rng)
-        expected = {
-            f"{e.json_path.removeprefix('$').removeprefix('.')}: {e.message}" for e in validator.iter_errors(body)
-        }
+        places = {e.json_path.removeprefix("$").removeprefix(".") for e in validator.iter_errors(body)}
         fault = schema_fault(body)
-        assert (fault is None) == (not expected), body
-        if fault is not None and " … " not in fault:
-            assert fault in expected
+        assert (fault is None) == (not places), body
+        if fault is not None and "" not in places:
+            assert fault.startswith(tuple(f"{place}: " for place in places)), (fault, places)
         refused += fault is not None
     assert 20 <= refused < 60
 
@@ -105,11 +103,11 @@ def test_a_damaged_document_is_refused_exactly_when_the_schema_refuses_it(seed: 
 def test_a_spec_with_a_newline_behind_it_is_refused_in_one_line(document: dict[str, Any]) -> None:
     body = deepcopy(document)
     body["stages"][0]["operators"][0]["output"] = "S0R\n"  # re's `$` would let it pass
-    assert schema_fault(body) == "stages[0].operators[0].output: cannot be validated by any definition"
+    assert schema_fault(body) == "stages[0].operators[0].output: 'S0R\\n' cannot be validated by any definition"
 
 
 def test_a_damaged_row_among_many_candidates_is_named(document: dict[str, Any]) -> None:
     body = deepcopy(document)
     body["costs"]["candidates"] = [list(body["costs"]["candidates"][0]) for _ in range(2_000)]
     body["costs"]["candidates"][1_234][4] = -1
-    assert schema_fault(body) == "costs.candidates[1234][4]: -1 is less than the minimum of 0"
+    assert schema_fault(body) == "costs.candidates[1234][4]: -1 must be bigger than or equal to 0"

@@ -143,22 +143,6 @@ def test_the_file_the_timeline_and_the_operators_know_which_layers_compute_again
 
 
 @pytest.mark.slow
-def test_a_file_written_before_versions_says_that_all_layers_compute_again_where_the_model_did(tmp_path):
-    whole = planned(2**34, "layers")
-    whole.save(tmp_path / "p")
-    document = json.loads((tmp_path / "p").read_text())
-    for stage in document["stages"]:
-        del stage["rematerialized"]
-    del document["costs"]["versions"]
-    document["costs"]["columns"] = [*document["costs"]["columns"][:-3], "found"]  # as it was called then
-    document["costs"]["candidates"] = [row[:-2] for row in document["costs"]["candidates"]]
-    (tmp_path / "old").write_text(json.dumps(document))
-    old = ax.load_plan(tmp_path / "old")
-    assert [s.rematerialized for s in old.stages] == [s.rematerialized for s in whole.stages] == [(0, 1), (2, 3)]
-    assert old.costs.versions == whole.costs.versions
-
-
-@pytest.mark.slow
 def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
     graph = microbatch_graph("gpt-tiny", 4)
     layered = assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward)

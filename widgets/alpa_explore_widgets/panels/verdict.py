@@ -16,7 +16,7 @@ from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import text
-from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan_bands_sentence, tight, time_with_band
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines

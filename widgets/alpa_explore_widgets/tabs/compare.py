@@ -7,7 +7,7 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field
 from alpa_explore_widgets.session.state import State
