@@ -164,6 +164,11 @@ def test_the_file_is_a_cluster_file_and_comes_back_equal(tmp_path) -> None:
     path.write_text(json.dumps(body))
     with pytest.raises(ClusterError, match=r"'cores'. is 'many' in place of a whole number"):
         load_attached(path)
+    body["measured"]["hosts"][0]["cores"] = 4
+    body["measured"]["links"][0]["latency_seconds"] = -1e-5
+    path.write_text(json.dumps(body))
+    with pytest.raises(ClusterError, match="below 0, as -1e-05 is"):
+        load_attached(path)
     path.write_text('{"nodes": 1}')
     with pytest.raises(ClusterError, match="holds no attached hosts"):
         load_attached(path)
