@@ -7,17 +7,20 @@ has smaller microbatches: the planner runs for each B, and the plan keeps the re
 one with the highest throughput; with the same global batch that is the least T.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import CancelledError, InfeasiblePlanError
+from alpa_explore.execution.tasks import Counter
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import divisors_of
+from alpa_explore.planner.least_time import LeastTime, least_time
 from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any, weights_too_large
-from alpa_explore.planner.plan import captured, plan_request
+from alpa_explore.planner.plan import captured, plan_request, prepared
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources
+from alpa_explore.planner.resources import Clock, Resources
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -50,6 +53,17 @@ def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> 
     """The row of a B at which nothing fits."""
     return TriedMicrobatches(
         num_microbatches=num_microbatches, samples=samples, iteration_seconds=None, over_bytes=error.over_bytes
+    )
+
+
+def not_planned(num_microbatches: int, samples: int, least: LeastTime) -> TriedMicrobatches:
+    """The row of a B at which no plan can be faster than that of another."""
+    return TriedMicrobatches(
+        num_microbatches=num_microbatches,
+        samples=samples,
+        iteration_seconds=None,
+        over_bytes=least.over_bytes if least.over_bytes > 0 else None,
+        least_seconds=least.seconds if least.seconds < math.inf else None,
     )
 
 
@@ -116,28 +130,47 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resources) -> Plan:
-    """The best plan over all B that divide the global batch."""
+    """The best plan over all B that divide the global batch.
+
+    The B with the lowest bound is planned first; those of which no plan can be faster than the best are not planned.
+    """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
-    lines: list[TriedMicrobatches] = []
+    least = _least_times(request, counts, resources)
+    lines: dict[int, TriedMicrobatches] = {}
     failed: dict[int, InfeasiblePlanError] = {}
     best: Plan | None = None
-    for count in counts:
+    for count in sorted(counts, key=lambda b: (least[b].seconds, least[b].over_bytes)):
+        if best is not None and least[count].seconds > best.predicted.iteration_seconds:
+            lines[count] = not_planned(count, global_batch // count, least[count])
+            continue
         try:
             plan = _plan_at(request, count, resources)
         except InfeasiblePlanError as error:
             failed[count] = error
-            lines.append(no_plan(count, global_batch // count, error))
+            lines[count] = no_plan(count, global_batch // count, error)
             continue
         except CancelledError as error:
             error.known = best if best is not None else error.known
             raise
-        lines.append(tried(plan))
-        if best is None or plan.predicted.iteration_seconds < best.predicted.iteration_seconds:
+        lines[count] = tried(plan)
+        key = plan.predicted.iteration_seconds, count
+        if best is None or key < (best.predicted.iteration_seconds, best.options.num_microbatches):
             best = plan
     if best is None:
         raise nothing_fits_at_any(failed)
-    return replace(best, microbatches=tuple(lines))
+    return replace(best, microbatches=tuple(lines[count] for count in counts))
+
+
+def _least_times(request: PlanRequest, counts: Sequence[int], resources: Resources) -> dict[int, LeastTime]:
+    """Of each B."""
+    least, counter = {}, Counter("bounds of B", len(counts), resources.progress)
+    for count in counts:
+        counter.check(resources.cancel)
+        ready = prepared(request.at(count), resources.named(f"B = {count}"), Clock())
+        least[count] = least_time(ready.versions, ready.query)
+        counter.add()
+    return least
 
 
 def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
