@@ -27,7 +27,9 @@ from alpa_explore.pricing.stage_costs import RangeKey
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import least_objective
 from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
 
 
@@ -63,8 +65,22 @@ def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastT
     costs = replace(known, bounds=least)
     work, over = _least_work(versions, bounds, meshes, query)
     objective = min(asked.bound(costs) for asked in query.each(layers))
-    above = 0.0 if query.options.paper else tuning.OBJECTIVE_ABOVE_T
-    return LeastTime(seconds=max(work, objective * (1.0 - above)) * (1.0 - PROVEN), over_bytes=over)
+    return LeastTime(seconds=max(work, objective * _lowest_t(query)) * (1.0 - PROVEN), over_bytes=over)
+
+
+def least_time_searched(
+    least: LeastTime, versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, known: float
+) -> tuple[LeastTime, float]:
+    """`least`, raised by a search for the best pipeline that ends where one at another B with an Eq. 2 of `known`
+    seconds is better; and Eq. 2 of the best pipeline that was found, inf where there is none."""
+    below = _lowest_t(query)
+    objective, found = least_objective(versions, query, solving, below=known / below)
+    return replace(least, seconds=max(least.seconds, objective * below)), found
+
+
+def _lowest_t(query: PipelineQuery) -> float:
+    """What share of a lower bound on Eq. 2 T is at least."""
+    return 1.0 if query.options.paper else 1.0 - tuning.OBJECTIVE_ABOVE_T
 
 
 def _least_work(

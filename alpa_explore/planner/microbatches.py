@@ -3,8 +3,9 @@
 At other B (`microbatches_from_costs`), there are two cases. With microbatches of the same size, a larger B is more work
 in an iteration: throughput rises, because the pipeline fills once for all microbatches, and a stage holds more of them,
 up to the depth of the pipeline; the stage costs of a plan give these figures. With the same global batch, a larger B
-has smaller microbatches: the planner runs for each B, and the plan keeps the results. In both cases the best B is the
-one with the highest throughput; with the same global batch that is the least T.
+has smaller microbatches: each B has a lower bound on T (`least_time`), the planner runs for those that may be the best,
+those with the lowest bound first, and the plan keeps the results. In both cases the best B is the one with the highest
+throughput; with the same global batch that is the least T.
 """
 
 import math
@@ -16,11 +17,11 @@ from alpa_explore.errors import CancelledError, InfeasiblePlanError
 from alpa_explore.execution.tasks import Counter
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import divisors_of
-from alpa_explore.planner.least_time import LeastTime, least_time
+from alpa_explore.planner.least_time import LeastTime, least_time, least_time_searched
 from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any, weights_too_large
-from alpa_explore.planner.plan import captured, plan_request, prepared
+from alpa_explore.planner.plan import Prepared, captured, plan_prepared, plan_request, prepared
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Clock, Resources
+from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -136,7 +137,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
-    least = _least_times(request, counts, resources)
+    least, ready = _least_times(request, counts, resources)
     lines: dict[int, TriedMicrobatches] = {}
     failed: dict[int, InfeasiblePlanError] = {}
     best: Plan | None = None
@@ -145,7 +146,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             lines[count] = not_planned(count, global_batch // count, least[count])
             continue
         try:
-            plan = _plan_at(request, count, resources)
+            plan = plan_prepared(ready.pop(count, None) or _ready(request, count, resources), _named(resources, count))
         except InfeasiblePlanError as error:
             failed[count] = error
             lines[count] = no_plan(count, global_batch // count, error)
@@ -162,15 +163,33 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     return replace(best, microbatches=tuple(lines[count] for count in counts))
 
 
-def _least_times(request: PlanRequest, counts: Sequence[int], resources: Resources) -> dict[int, LeastTime]:
-    """Of each B."""
-    least, counter = {}, Counter("bounds of B", len(counts), resources.progress)
+def _least_times(
+    request: PlanRequest, counts: Sequence[int], resources: Resources
+) -> tuple[dict[int, LeastTime], dict[int, Prepared]]:
+    """Of each B: a bound without a search; then, those with the lowest bound first, that of a search for the best
+    pipeline, which ends where another B is better. And what was prepared for those B that may be the best."""
+    least, ready, known = dict[int, LeastTime](), dict[int, Prepared](), math.inf
+    counter = Counter("bounds of B", len(counts), resources.progress)
     for count in counts:
         counter.check(resources.cancel)
-        ready = prepared(request.at(count), resources.named(f"B = {count}"), Clock())
-        least[count] = least_time(ready.versions, ready.query)
+        of_count = _ready(request, count, resources)
+        least[count] = least_time(of_count.versions, of_count.query)
         counter.add()
-    return least
+    for count in sorted(counts, key=lambda b: least[b].seconds):
+        if least[count].seconds < known:
+            of_count, solving = _ready(request, count, resources), _named(resources, count).solving("auto")
+            least[count], found = least_time_searched(least[count], of_count.versions, of_count.query, solving, known)
+            known = min(known, found)
+            ready = {b: prepared for b, prepared in {**ready, count: of_count}.items() if least[b].seconds < known}
+    return least, ready
+
+
+def _ready(request: PlanRequest, count: int, resources: Resources) -> Prepared:
+    return prepared(request.at(count), _named(resources, count))
+
+
+def _named(resources: Resources, count: int) -> Resources:
+    return resources.named(f"B = {count}")
 
 
 def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
@@ -203,7 +222,7 @@ def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def _plan_at(request: PlanRequest, count: int, resources: Resources, *, every_b: bool = False) -> Plan:
-    return plan_request(request.at(count), resources.named(f"B = {count}"), every_b=every_b)
+    return plan_request(request.at(count), _named(resources, count), every_b=every_b)
 
 
 def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:

@@ -32,12 +32,27 @@ NOT_PROVEN = "The search was stopped: this is the best plan of the stages that w
 """A warning of such a plan."""
 
 
+class Prepared(NamedTuple):
+    """What is searched for: a request at one B, and what it names."""
+
+    request: PlanRequest
+    graph: TrainingGraph
+    layering: Layering
+    versions: Sequence[LayeredGraph]
+    query: PipelineQuery
+    clock: Clock
+
+
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints;
     CancelledError with the best plan that is known, if there is one (`CancelledError.known`)."""
-    clock = Clock(resources.progress)
-    request, graph, layering, versions, query = prepared(request, resources, clock)
+    return plan_prepared(prepared(request, resources), resources, every_b=every_b)
+
+
+def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool = False) -> Plan:
+    """The search, and the plan; errors as those of `plan_request`."""
+    request, graph, layering, versions, query, clock = ready
     with clock("sharding"):
         layer_flops = tuple(layer.flops for layer in layering.layers)
         solving = resources.solving(request.solver)
@@ -57,18 +72,9 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
     return plan
 
 
-class Prepared(NamedTuple):
-    """What is searched for: a request at one B, and what it names."""
-
-    request: PlanRequest
-    graph: TrainingGraph
-    layering: Layering
-    versions: Sequence[LayeredGraph]
-    query: PipelineQuery
-
-
-def prepared(request: PlanRequest, resources: Resources, clock: Clock) -> Prepared:
-    """The passes before the search. Errors as those of `plan_request`."""
+def prepared(request: PlanRequest, resources: Resources) -> Prepared:
+    """The passes before the search."""
+    clock = Clock(resources.progress)
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     with clock("capture"):
         graph = captured(request, resources)
@@ -85,7 +91,7 @@ def prepared(request: PlanRequest, resources: Resources, clock: Clock) -> Prepar
             request.spec_constraints,
             software=request.cluster.software,
         )
-    return Prepared(request, graph, layering, versions, query)
+    return Prepared(request, graph, layering, versions, query, clock)
 
 
 def _assembled(

@@ -1,10 +1,11 @@
-"""Stage costs for the planner: of a new plan, of another delta; and whether any pipeline fits."""
+"""Stage costs for the planner: of a new plan, of another delta; what bounds every pipeline, and whether any fits."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from alpa_explore.errors import CancelledError
@@ -108,7 +109,7 @@ def profile_on_demand(
     all other stages, from the costs of another layering; None where a stage that is needed cannot be composed. Of a
     thousand stages about thirty are priced. CancelledError when cancelled."""
     try:
-        pricing = _on_demand(layered, query, basis=basis, cancel=cancel, layer_flops=layer_flops)
+        pricing = _on_demand((layered,), query, _alone(cancel), basis=basis, layer_flops=layer_flops)
         costs = resolve(pricing, query)
     except NotComposableError:
         return None
@@ -126,7 +127,7 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
-    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops, most_solved=0)
+    pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops, most_solved=0)
     try:
         while True:
             costs = pricing.costs()
@@ -138,19 +139,41 @@ def a_pipeline_fits(
         return None
 
 
+def least_objective(
+    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, below: float
+) -> tuple[float, float]:
+    """(lower bound on Eq. 2 of every pipeline, Eq. 2 of the best one that is known), in seconds: equal but for
+    TOLERANCE, unless the bound reaches `below`, or more is not known without a solver. Only stages that a pipeline
+    wants are priced."""
+    pricing = _on_demand(versions, query, solving, layer_flops=(), most_solved=0)
+    bound = known = 0.0
+    with suppress(NotComposableError):
+        while True:
+            costs = pricing.costs(given_up=True)
+            bound, _, best = min((asked.bound(costs), n, asked) for n, asked in enumerate(query.each(costs.num_layers)))
+            if bound >= below or not pricing.price(best.open_stages(costs)):
+                known = best.best(costs).total_seconds
+                break
+    return bound * (1.0 - TOLERANCE), known or math.inf
+
+
+def _alone(cancel: threading.Event | None) -> SolveContext:
+    """In this process: few tasks, of milliseconds each."""
+    return SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
+
+
 def _on_demand(
-    layered: LayeredGraph,
+    versions: Sequence[LayeredGraph],
     query: PipelineQuery,
+    solving: SolveContext,
     *,
-    cancel: threading.Event | None,
     layer_flops: tuple[int, ...],
     basis: Basis | None = None,
     most_solved: int = MOST_SOLVED_WITHIN_MEMORY,
 ) -> StagePricing:
-    """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each."""
-    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
+    """Stages that are priced when a pipeline wants them."""
     return StagePricing(
-        (layered,),
+        versions,
         query,
         solving,
         layer_flops=layer_flops,
