@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import CancelledError, InfeasiblePlanError
-from alpa_explore.execution.tasks import Counter
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.planner.least_time import LeastTime, least_time, least_time_searched
@@ -26,6 +25,7 @@ from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.tracing.cancelling import cancelled_by, stop_if_cancelled
 from alpa_explore.tracing.catalogue import catalogue_batches
 
 COUNTS = tuple(2**i for i in range(11))
@@ -169,12 +169,11 @@ def _least_times(
     """Of each B: a bound without a search; then, those with the lowest bound first, that of a search for the best
     pipeline, which ends where another B is better. And what was prepared for those B that may be the best."""
     least, ready, known = dict[int, LeastTime](), dict[int, Prepared](), math.inf
-    counter = Counter("bounds of B", len(counts), resources.progress)
     for count in counts:
-        counter.check(resources.cancel)
+        with cancelled_by(resources.cancel):
+            stop_if_cancelled()
         of_count = _ready(request, count, resources)
         least[count] = least_time(of_count.versions, of_count.query)
-        counter.add()
     for count in sorted(counts, key=lambda b: least[b].seconds):
         if least[count].seconds < known:
             of_count, solving = _ready(request, count, resources), _named(resources, count).solving("auto")
