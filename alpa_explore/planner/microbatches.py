@@ -146,7 +146,8 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             lines[count] = not_planned(count, global_batch // count, least[count])
             continue
         try:
-            plan = plan_prepared(ready.pop(count, None) or _ready(request, count, resources), _named(resources, count))
+            of_count = ready.pop(count) if count in ready else _ready(request, count, resources)
+            plan = plan_prepared(of_count, _named(resources, count))
         except InfeasiblePlanError as error:
             failed[count] = error
             lines[count] = no_plan(count, global_batch // count, error)
