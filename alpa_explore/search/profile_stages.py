@@ -151,7 +151,7 @@ def least_objective(
         while True:
             costs = pricing.costs(given_up=True)
             bound, _, best = min((asked.bound(costs), n, asked) for n, asked in enumerate(query.each(costs.num_layers)))
-            if bound >= below or not pricing.price(best.open_stages(costs)):
+            if bound * (1.0 - TOLERANCE) >= below or not pricing.price(best.open_stages(costs)):
                 known = best.best(costs).total_seconds
                 break
     return bound * (1.0 - TOLERANCE), known or math.inf
