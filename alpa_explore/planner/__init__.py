@@ -3,7 +3,7 @@
 - `plan`: the algorithm on one screen, for one number of microbatches B (`plan_request`): read it first.
 - `interface`: `ax.plan`, which calls `plan_request` once, or `microbatches` for B "auto"; with sequences in zig-zag
 order
-  where devices share one and that is faster.
+  where devices share one and that is faster. `least_time`: lower bounds on T, by which most B need no plan.
 - `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation,
 seconds of each
   pass.

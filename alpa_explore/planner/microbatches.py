@@ -3,10 +3,12 @@
 At other B (`microbatches_from_costs`), there are two cases. With microbatches of the same size, a larger B is more work
 in an iteration: throughput rises, because the pipeline fills once for all microbatches, and a stage holds more of them,
 up to the depth of the pipeline; the stage costs of a plan give these figures. With the same global batch, a larger B
-has smaller microbatches: the planner runs for each B, and the plan keeps the results. In both cases the best B is the
-one with the highest throughput; with the same global batch that is the least T.
+has smaller microbatches: each B has a lower bound on T (`least_time`), the planner runs for those that may be the best,
+those with the lowest bound first, and the plan keeps the results. In both cases the best B is the one with the highest
+throughput; with the same global batch that is the least T.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,8 +16,9 @@ from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import CancelledError, InfeasiblePlanError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import divisors_of
+from alpa_explore.planner.least_time import LeastTime, least_time, least_time_searched
 from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any, weights_too_large
-from alpa_explore.planner.plan import captured, plan_request
+from alpa_explore.planner.plan import Prepared, captured, plan_prepared, plan_request, prepared
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.assemble import choose_stages
@@ -23,6 +26,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.tracing.cancelling import cancelled_by, stop_if_cancelled
 from alpa_explore.tracing.catalogue import catalogue_batches
 
 COUNTS = tuple(2**i for i in range(11))
@@ -52,6 +56,17 @@ def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> 
     """The row of a B at which nothing fits."""
     return TriedMicrobatches(
         num_microbatches=num_microbatches, samples=samples, iteration_seconds=None, over_bytes=error.over_bytes
+    )
+
+
+def not_planned(num_microbatches: int, samples: int, least: LeastTime) -> TriedMicrobatches:
+    """The row of a B at which no plan can be faster than that of another."""
+    return TriedMicrobatches(
+        num_microbatches=num_microbatches,
+        samples=samples,
+        iteration_seconds=None,
+        over_bytes=least.over_bytes if least.over_bytes > 0 else None,
+        least_seconds=least.seconds if least.seconds < math.inf else None,
     )
 
 
@@ -118,28 +133,65 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resources) -> Plan:
-    """The best plan over all B that divide the global batch."""
+    """The best plan over all B that divide the global batch.
+
+    The B with the lowest bound is planned first; those of which no plan can be faster than the best are not planned.
+    """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
-    lines: list[TriedMicrobatches] = []
+    least, ready = _least_times(request, counts, resources)
+    lines: dict[int, TriedMicrobatches] = {}
     failed: dict[int, InfeasiblePlanError] = {}
     best: Plan | None = None
-    for count in counts:
+    for count in sorted(counts, key=lambda b: (least[b].seconds, least[b].over_bytes)):
+        if best is not None and least[count].seconds > best.predicted.iteration_seconds:
+            lines[count] = not_planned(count, global_batch // count, least[count])
+            continue
         try:
-            plan = _plan_at(request, count, resources)
+            of_count = ready.pop(count) if count in ready else _ready(request, count, resources)
+            plan = plan_prepared(of_count, _named(resources, count))
         except InfeasiblePlanError as error:
             failed[count] = error
-            lines.append(no_plan(count, global_batch // count, error))
+            lines[count] = no_plan(count, global_batch // count, error)
             continue
         except CancelledError as error:
             error.known = best if best is not None else error.known
             raise
-        lines.append(tried(plan))
-        if best is None or plan.predicted.iteration_seconds < best.predicted.iteration_seconds:
+        lines[count] = tried(plan)
+        key = plan.predicted.iteration_seconds, count
+        if best is None or key < (best.predicted.iteration_seconds, best.options.num_microbatches):
             best = plan
     if best is None:
         raise nothing_fits_at_any(failed)
-    return replace(best, microbatches=tuple(lines))
+    return replace(best, microbatches=tuple(lines[count] for count in counts))
+
+
+def _least_times(
+    request: PlanRequest, counts: Sequence[int], resources: Resources
+) -> tuple[dict[int, LeastTime], dict[int, Prepared]]:
+    """Of each B: a bound without a search; then, those with the lowest bound first, that of a search for the best
+    pipeline, which ends where another B is better. And what was prepared for those B that may be the best."""
+    least, ready, known = dict[int, LeastTime](), dict[int, Prepared](), math.inf
+    for count in counts:
+        with cancelled_by(resources.cancel):
+            stop_if_cancelled()
+        of_count = _ready(request, count, resources)
+        least[count] = least_time(of_count.versions, of_count.query)
+    for count in sorted(counts, key=lambda b: least[b].seconds):
+        if least[count].seconds < known:
+            of_count, solving = _ready(request, count, resources), _named(resources, count).solving("auto")
+            least[count], found = least_time_searched(least[count], of_count.versions, of_count.query, solving, known)
+            known = min(known, found)
+            ready = {b: prepared for b, prepared in {**ready, count: of_count}.items() if least[b].seconds < known}
+    return least, ready
+
+
+def _ready(request: PlanRequest, count: int, resources: Resources) -> Prepared:
+    return prepared(request.at(count), _named(resources, count))
+
+
+def _named(resources: Resources, count: int) -> Resources:
+    return resources.named(f"B = {count}")
 
 
 def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
@@ -172,7 +224,7 @@ def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def _plan_at(request: PlanRequest, count: int, resources: Resources, *, every_b: bool = False) -> Plan:
-    return plan_request(request.at(count), resources.named(f"B = {count}"), every_b=every_b)
+    return plan_request(request.at(count), _named(resources, count), every_b=every_b)
 
 
 def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:

@@ -4,11 +4,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, manual_layers
 from alpa_explore.planner.default_layering import clustered, default_layering
@@ -30,28 +32,27 @@ NOT_PROVEN = "The search was stopped: this is the best plan of the stages that w
 """A warning of such a plan."""
 
 
+class Prepared(NamedTuple):
+    """What is searched for: a request at one B, and what it names."""
+
+    request: PlanRequest
+    graph: TrainingGraph
+    layering: Layering
+    versions: Sequence[LayeredGraph]
+    query: PipelineQuery
+    clock: Clock
+
+
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints;
     CancelledError with the best plan that is known, if there is one (`CancelledError.known`)."""
-    clock = Clock(resources.progress)
-    query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
-    with clock("capture"):
-        graph = captured(request, resources)
-    with clock("layering"):
-        layering = layers_of(graph, request, resources.store)
-        count = len(layering.layers)
-        request = replace(request, rematerialization=asked_for(request.rematerialization, graph))
-        check_options(request.pipeline, request.cluster, count)
-        meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
-        check_constraints(request.spec_constraints, graph, meshes)
-        versions = layered_versions(
-            graph,
-            layering.layer_of_forward,
-            request.rematerialization,
-            request.spec_constraints,
-            software=request.cluster.software,
-        )
+    return plan_prepared(prepared(request, resources), resources, every_b=every_b)
+
+
+def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool = False) -> Plan:
+    """The search, and the plan; errors as those of `plan_request`."""
+    request, graph, layering, versions, query, clock = ready
     with clock("sharding"):
         layer_flops = tuple(layer.flops for layer in layering.layers)
         solving = resources.solving(request.solver)
@@ -69,6 +70,28 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
     if plan is None:
         raise nothing_fits(profile.costs, query, spec_constraints=request.spec_constraints, samples=graph.samples)
     return plan
+
+
+def prepared(request: PlanRequest, resources: Resources) -> Prepared:
+    """The passes before the search."""
+    clock = Clock(resources.progress)
+    query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
+    with clock("capture"):
+        graph = captured(request, resources)
+    with clock("layering"):
+        layering = layers_of(graph, request, resources.store)
+        request = replace(request, rematerialization=asked_for(request.rematerialization, graph))
+        check_options(request.pipeline, request.cluster, len(layering.layers))
+        meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
+        check_constraints(request.spec_constraints, graph, meshes)
+        versions = layered_versions(
+            graph,
+            layering.layer_of_forward,
+            request.rematerialization,
+            request.spec_constraints,
+            software=request.cluster.software,
+        )
+    return Prepared(request, graph, layering, versions, query, clock)
 
 
 def _assembled(

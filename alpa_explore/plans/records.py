@@ -235,7 +235,8 @@ class TriedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedMicrobatches:
-    """The best plan at one of the numbers of microbatches tried. Figures are None where no plan fits in memory."""
+    """The best plan at one of the numbers of microbatches tried. Figures are None where no plan fits in memory, and
+    where a bound shows that no plan is faster than that of another B."""
 
     num_microbatches: int
     samples: int
@@ -251,7 +252,10 @@ class TriedMicrobatches:
     """Activations of all the microbatches that it holds."""
     workspace_bytes: float | None = None
     over_bytes: float | None = None
-    """Where no plan fits: by how much the one that comes closest exceeds a device's memory."""
+    """Where no plan fits: by how much the one that comes closest exceeds a device's memory; by at least so much where
+    a bound says so."""
+    least_seconds: float | None = None
+    """Where no plan was made, because none is faster than that of another B: a lower bound on T."""
 
     @property
     def samples_per_second(self) -> float:

@@ -13,15 +13,18 @@ from alpa_explore.plans.report.text import render_table
 
 def microbatches_table(plan: Plan) -> list[Row]:
     """One row a B: a microbatch, T, samples a second, and what fills the fullest device. `over_bytes`: nothing fits,
-    and by how much the nearest thing would not."""
+    and by how much the nearest thing would not. `least_seconds`, where some B was not planned: T is at least this."""
+    tried = microbatches_of(plan)
+    bounded = any(t.least_seconds is not None for t in tried)
     return [
         {
             **row_of(t, "num_microbatches microbatch_samples=samples iteration_seconds"),
+            **(row_of(t, "least_seconds") if bounded else {}),
             "samples_per_second": t.samples_per_second if t.iteration_seconds is not None else None,
             **row_of(t, "stages fullest_stage weight_bytes held_bytes workspace_bytes peak_bytes over_bytes"),
             "chosen": t.num_microbatches == plan.options.num_microbatches,
         }
-        for t in microbatches_of(plan)
+        for t in tried
     ]
 
 
@@ -46,7 +49,9 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
             f", {units.percent(share)} of the most, which B = {best.num_microbatches:,} reaches with T "
             f"{units.seconds(best.iteration_seconds or 0.0)}"
         )
-    if short := len(lines) - len(fitting):
+    if slower := sum(t.least_seconds is not None for t in lines):
+        words += f"; {slower} B {'is' if slower == 1 else 'are'} slower by a lower bound on T, and not planned"
+    if short := len(lines) - len(fitting) - slower:
         words += f"; {short} B {'does' if short == 1 else 'do'} not fit in memory"
     words += "."
     if not plan.microbatches and not plan.costs.screened.keys().isdisjoint(plan.costs.candidates):

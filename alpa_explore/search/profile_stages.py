@@ -1,10 +1,11 @@
-"""Stage costs for the planner: of a new plan, of another delta; and whether any pipeline fits."""
+"""Stage costs for the planner: of a new plan, of another delta; what bounds every pipeline, and whether any fits."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from alpa_explore.errors import CancelledError
@@ -96,11 +97,10 @@ def profile_on_demand(
     layer_flops: tuple[int, ...] = (),
 ) -> StageProfile | None:
     """Candidates of the stages that the best pipeline needs, as good as those of `profile_stages`, and lower bounds for
-    all other stages. Of a thousand stages about thirty are priced. None where a
-    stage that is needed cannot be composed, or memory is short: then `profile_stages` is as fast, and prices all.
-    CancelledError when cancelled."""
+    all other stages. Of a thousand stages about thirty are priced. None where a stage that is needed cannot be
+    composed, or memory is short: then `profile_stages` is as fast, and prices all. CancelledError when cancelled."""
     try:
-        pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops)
+        pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
         costs = resolve(pricing, query, within_memory=False)
     except NotComposableError:
         return None
@@ -119,7 +119,7 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
-    pricing = _on_demand(layered, query, cancel=cancel, layer_flops=layer_flops)
+    pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
     try:
         while True:
             costs = pricing.costs()
@@ -131,12 +131,33 @@ def a_pipeline_fits(
         return None
 
 
+def least_objective(
+    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, below: float
+) -> tuple[float, float]:
+    """(lower bound on Eq. 2 of every pipeline, Eq. 2 of the best one that is known), in seconds: equal but for
+    TOLERANCE, unless the bound reaches `below`, or more is not known without a solver. Only stages that a pipeline
+    wants are priced."""
+    pricing = _on_demand(versions, query, solving, layer_flops=())
+    bound = known = 0.0
+    with suppress(NotComposableError):
+        while True:
+            costs = pricing.costs(given_up=True)
+            bound, _, best = min((asked.bound(costs), n, asked) for n, asked in enumerate(query.each(costs.num_layers)))
+            if bound * (1.0 - TOLERANCE) >= below or not pricing.price(best.open_stages(costs)):
+                known = best.best(costs).total_seconds
+                break
+    return bound * (1.0 - TOLERANCE), known or math.inf
+
+
+def _alone(cancel: threading.Event | None) -> SolveContext:
+    """In this process: few tasks, of milliseconds each."""
+    return SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
+
+
 def _on_demand(
-    layered: LayeredGraph, query: PipelineQuery, *, cancel: threading.Event | None, layer_flops: tuple[int, ...]
+    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, layer_flops: tuple[int, ...]
 ) -> StagePricing:
-    """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each. No solver
-    is asked for choices that fit."""
-    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
+    """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
     return StagePricing(
-        (layered,), query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0
+        versions, query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0
     )

@@ -155,12 +155,13 @@ class StagePricing:
         """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
         return replace(self._unpriced, candidates=self._known_candidates(), complete=False)
 
-    def costs(self) -> StageCosts:
-        """All candidates, and a lower bound for every stage that may have a better choice that a search may find."""
+    def costs(self, *, given_up: bool = False) -> StageCosts:
+        """All candidates, and a lower bound for every stage that may have a better choice that a search may find; where
+        they are `given_up`, also for those with a choice that none will find."""
         self._questions = {cell: questions for cell in self._stages if (questions := self._open_questions(cell))}
         with no_collection():
             candidates = self._known_candidates()
-        return replace(self._unpriced, candidates=candidates, bounds=self._bounds(given_up=False))
+        return replace(self._unpriced, candidates=candidates, bounds=self._bounds(given_up=given_up))
 
     def _bounds(self, *, given_up: bool) -> dict[RangeKey, dict[int, float]]:
         """Of the open questions; those for which no search is left where they are `given_up`, too."""
@@ -174,9 +175,8 @@ class StagePricing:
     def gap(self) -> float:
         """The share by which the best pipeline of the candidates may exceed the best of all, as far as is proven; inf
         where none of them fits, though one may."""
-        costs = self.costs()
-        bounds = self._bounds(given_up=True)
-        return self.query.gap(replace(costs, bounds=bounds)) if bounds else 0.0
+        costs = self.costs(given_up=True)
+        return self.query.gap(costs) if costs.bounds else 0.0
 
     def _open_questions(self, cell: RangeKey) -> Questions:
         """Of a cell, asked again when one of its books has grown."""

@@ -403,6 +403,16 @@ def test_a_search_that_is_stopped_has_the_best_plan_of_what_was_priced(tmp_path)
 
 
 def test_of_several_numbers_of_microbatches_the_best_so_far_is_known():
-    known = stopped_after(1, "B = 2: composition", b="auto", global_batch=8).known
-    assert known.options.num_microbatches == 1
-    assert known.predicted == tiny_plan(b=1, global_batch=8, cache=False).predicted
+    cancel, planned = threading.Event(), {}
+
+    def stop_at_the_second(seen):
+        if seen.pass_name.endswith(": composition") and seen.done:
+            planned.setdefault(int(seen.pass_name.split()[2].rstrip(":")))
+            if len(planned) == 2:
+                cancel.set()
+
+    with pytest.raises(CancelledError) as raised:
+        tiny_plan(b="auto", global_batch=8, progress=stop_at_the_second, cancel=cancel, cache=False)
+    known, first = raised.value.known, next(iter(planned))
+    assert known.options.num_microbatches == first
+    assert known.predicted == tiny_plan(b=first, global_batch=8, cache=False).predicted

@@ -37,7 +37,8 @@ def microbatches_figure(plan: Plan) -> Drawing:
     capacity as a line.
 
     A star marks the B of the plan. A cross marks a B at which nothing fits, at the memory that the closest plan needs.
-    With microbatches of one size T grows with B, so its axis is logarithmic.
+    A triangle is a lower bound on T, at a B that was not planned because another one is faster. With microbatches of
+    one size T grows with B, so its axis is logarithmic.
     """
     tried = microbatches_of(plan)
     names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t, plan) for t in tried]
@@ -60,9 +61,12 @@ def microbatches_figure(plan: Plan) -> Drawing:
         written = labels(["" if value is None else units.number(value, 3) for value in values], size=11)
         looks = {"mode": "lines+markers+text", "marker": marker, "cliponaxis": False, **written}
         figure.add(line(names, values, ink, name=name, hover=texts, keys=keys, listed=False, **looks), row=row)
+    least = [t.least_seconds / scale if t.least_seconds is not None else None for t in tried]
+    looks = {"name": "T is at least", "hover": texts, "listed": any(least)}
+    figure.add(points(names, least, ink, "triangle-up-open", 9, **looks), row=1)
     one_size = not same_global_batch(tried)
     logarithmic = one_size and len(fitting) > 1
-    _axis(figure, 1, f"T ({second}{', log' if logarithmic else ''})", times, logarithmic=logarithmic)
+    _axis(figure, 1, f"T ({second}{', log' if logarithmic else ''})", [*times, *least], logarithmic=logarithmic)
     _axis(figure, 2, "samples/s", rates, logarithmic=False)
     _memory(figure, plan, tried, names, texts, keys)
     each = f"{plan.model.samples:,} sample{'' if plan.model.samples == 1 else 's'} in each"
@@ -132,6 +136,8 @@ def _opens(tried: TriedMicrobatches, plan: Plan) -> str:
 
 def _hover(tried: TriedMicrobatches, plan: Plan) -> str:
     head = f"<b>B = {tried.num_microbatches:,}</b> microbatches of {units.samples(tried.samples)}"
+    if tried.least_seconds is not None:
+        return lines(head, f"not planned: T is at least {units.seconds(tried.least_seconds)}, and another B is faster")
     if tried.iteration_seconds is None or tried.peak_bytes is None:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")

@@ -5,7 +5,7 @@ A layer holds every forward tensor that one of its backward operators reads and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -13,6 +13,7 @@ from typing import TypeVar
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse, join_projections
 from alpa_explore.cost.plain_kernels import as_plain_pytorch
+from alpa_explore.errors import OptionError
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
@@ -134,6 +135,19 @@ def assign_layers(
     By default all layers are recomputed where `graph.rematerialization` is set, else nothing. OptionError where the
     model has nothing of the kind that `recomputation` names.
     """
+    return next(assign_layers_each(graph, layer_of_forward, (recomputation,), spec_constraints, software=software))
+
+
+def assign_layers_each(
+    graph: TrainingGraph,
+    layer_of_forward: tuple[int, ...],
+    recomputations: Sequence[Recomputation | None],
+    spec_constraints: Collection[SpecConstraint] = (),
+    *,
+    software: Software | None = None,
+) -> Iterator[LayeredGraph]:
+    """`assign_layers` with one kind of recomputation after the other, but those of several of which the model has
+    nothing; what they share is computed once."""
     graph = with_discovered_splits(graph)
     layer_of = []
     for operator in graph.operators:
@@ -157,46 +171,53 @@ def assign_layers(
     plain = software is not None and software.plain_loop
     storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1
-    if recomputation is None:
-        recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
-    kept = hold(
-        graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole, plain=plain
-    )
-    in_kernel = (
-        recomputed_in_kernel(
-            unfused if software.plain_loop else graph,
-            layer_of,
-            storage,
-            kept.held,
-            kept.recomputed,
-            chains=software.plain_loop,
-        )
-        if software is not None and software.fuses_pointwise
-        else frozenset[int]()
-    )
     operator_names = {o.name for o in graph.operators}
     constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)
     stored_names = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operator_names}
-    return LayeredGraph(
-        graph=graph,
-        num_layers=num_layers,
-        layer_of=tuple(layer_of),
-        storage=storage,
-        recomputation=recomputation,
-        recomputed=kept.recomputed,
-        segment_of=kept.segment_of,
-        waits=kept.waits,
-        uses=_uses(graph),
-        products=_products(graph),
-        held=tuple(tuple(t for t in tensors if t not in in_kernel) for tensors in kept.held)
-        if in_kernel
-        else kept.held,
-        in_kernel=in_kernel,
-        contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
-        tables=table_operators(graph, constraints),
-        spec_constraints=constraints,
-        stored_constraints=_by_name(stored_names, spec_constraints),
-    )
+    uses, products, tables = _uses(graph), _products(graph), table_operators(graph, constraints)
+    contributions = tuple(_contributions(graph, p.gradient) for p in graph.parameters)
+    stored_constraints = _by_name(stored_names, spec_constraints)
+    for recomputation in recomputations:
+        if recomputation is None:
+            recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
+        whole = software is not None and software.recomputes_whole
+        try:
+            kept = hold(graph, layer_of, storage, recomputation, whole=whole, plain=plain)
+        except OptionError:
+            if len(recomputations) == 1:
+                raise
+            continue
+        in_kernel = (
+            recomputed_in_kernel(
+                unfused if software.plain_loop else graph,
+                layer_of,
+                storage,
+                kept.held,
+                kept.recomputed,
+                chains=software.plain_loop,
+            )
+            if software is not None and software.fuses_pointwise
+            else frozenset[int]()
+        )
+        held = kept.held
+        yield LayeredGraph(
+            graph=graph,
+            num_layers=num_layers,
+            layer_of=tuple(layer_of),
+            storage=storage,
+            recomputation=recomputation,
+            recomputed=kept.recomputed,
+            segment_of=kept.segment_of,
+            waits=kept.waits,
+            uses=uses,
+            products=products,
+            held=tuple(tuple(t for t in tensors if t not in in_kernel) for tensors in held) if in_kernel else held,
+            in_kernel=in_kernel,
+            contributions=contributions,
+            tables=tables,
+            spec_constraints=constraints,
+            stored_constraints=stored_constraints,
+        )
 
 
 def move_sums(graph: TrainingGraph, places: list[Place]) -> None:

@@ -27,6 +27,7 @@ _HEADINGS = {
     "from_seconds": "t_max from",
     "to_seconds": "to",
     "iteration_seconds": "T",
+    "least_seconds": "T at least",
     "objective_seconds": "objective",
     "sum_latency_seconds": "Σt",
     "waiting_seconds": "(B−1)·t_max",

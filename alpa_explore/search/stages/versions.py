@@ -13,7 +13,7 @@ from alpa_explore.arguments import plain_name
 from alpa_explore.cluster import Software
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers_each
 from alpa_explore.intra_op.stage.recomputation import FULL, NAMES, Recomputation
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
@@ -51,13 +51,7 @@ def layered_versions(
     recompute."""
     kinds = kinds_of(rematerialization, max(layer_of_forward) + 1)
     versions: list[LayeredGraph] = []
-    for kind in kinds:
-        try:
-            layered = assign_layers(graph, layer_of_forward, kind, spec_constraints, software=software)
-        except OptionError:
-            if len(kinds) == 1:
-                raise
-            continue
+    for layered in assign_layers_each(graph, layer_of_forward, kinds, spec_constraints, software=software):
         if all((layered.recomputed, layered.held) != (other.recomputed, other.held) for other in versions):
             versions.append(layered)
     return versions

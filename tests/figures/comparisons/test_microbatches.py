@@ -58,6 +58,28 @@ def test_a_number_at_which_nothing_fits_is_crossed_out_at_the_memory_that_it_nee
     assert "1 B does not fit in memory" in figure.layout.title.text.replace("<br>", " ")
 
 
+def test_a_number_that_was_not_planned_stands_at_its_lower_bound(plan: Plan) -> None:
+    (chosen,) = (row for row in microbatches_table(plan) if row["chosen"])
+    own = TriedMicrobatches(
+        num_microbatches=chosen["num_microbatches"],
+        samples=plan.model.samples,
+        iteration_seconds=chosen["iteration_seconds"],
+    )
+    slower = TriedMicrobatches(
+        num_microbatches=1, samples=4096, iteration_seconds=None, least_seconds=1.5 * chosen["iteration_seconds"]
+    )
+    both = replace(plan, microbatches=(slower, own))
+    figure = microbatches_figure(both)
+    bounds, times = trace_of(figure, "T is at least"), trace_of(figure, "T")
+    assert bounds.y[0] == pytest.approx(1.5 * times.y[1])
+    assert (bounds.y[1], times.y[0]) == (None, None)
+    assert "not planned: T is at least" in bounds.hovertext[0]
+    assert figure.layout.yaxis.range[1] > bounds.y[0]
+    assert "1 B is slower by a lower bound on T, and not planned" in microbatches_sentence(both)
+    assert [row["least_seconds"] for row in microbatches_table(both)] == [slower.least_seconds, None]
+    assert "least_seconds" not in microbatches_table(plan)[0], "a column for nothing"
+
+
 def test_values_stand_at_the_marks_and_the_memory_of_a_device_at_its_line(plan: Plan) -> None:
     figure = microbatches_figure(plan)
     for name in ("T", "samples a second"):

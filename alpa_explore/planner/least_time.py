@@ -1,0 +1,122 @@
+"""Lower bounds on what an iteration takes, without a search: from the FLOPs, the bytes and the memory of the layers.
+
+A stage on n devices takes at least the time of 1/n of its FLOPs and bytes, and its devices hold at least 1/n of its
+weights and of what it holds for a microbatch (`search.bounds`). Two bounds follow. No pipeline has a lower Eq. 2 than
+the best one by these times; T may be below Eq. 2 by `tuning.OBJECTIVE_ABOVE_T`, but in the paper's mode, where it is
+Eq. 2. And whatever the schedule, D devices with M bytes in all work through B microbatches of all layers, each layer in
+one version v of recomputation, and hold one microbatch at least:
+
+    T  ≥  min of  B/D · Σ n·t(layer, v)    where    Σ bytes(layer, v) ≤ M
+
+which is relaxed to mixtures of the versions of a layer: its dual is a price of memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alpa_explore.cluster import LogicalMesh, logical_meshes
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.numerics.arrays import Floats
+from alpa_explore.planner import tuning
+from alpa_explore.pricing.stage_costs import RangeKey
+from alpa_explore.pricing.tuning import PROVEN
+from alpa_explore.search.bounds.least_bytes import least_bytes
+from alpa_explore.search.bounds.lower_bounds import LowerBounds
+from alpa_explore.search.library import SolveContext
+from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import least_objective
+from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastTime:
+    """What bounds every plan at one B."""
+
+    seconds: float
+    """Lower bound on T; inf where no plan fits in memory."""
+    over_bytes: float
+    """By how much more than they have the devices need at least, on the average; below 0 where that may be enough."""
+
+
+def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastTime:
+    """The bounds for the versions of one layering."""
+    meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
+    devices = [kind.device for kind in query.cluster.kinds]
+    known, bounds = unpriced_costs(versions, query, ()), [LowerBounds(layered, devices) for layered in versions]
+    layers, counts = known.num_layers, query.held_counts(known.num_layers)
+    rounded = math.ceil if query.holds_parts(layers) else math.floor
+    least: dict[RangeKey, dict[int, float]] = {}
+    for cell in feasible_stages(layers, query.submeshes, query.cluster.devices):
+        by_held = least[cell] = {}
+        for of_version in bounds:
+            most = of_version.most_held(*cell[:2], query.submeshes[cell[2]])
+            fits = [held for held in counts if most >= 0 and (most == math.inf or held <= rounded(most))]
+            if fits:
+                seconds = min(of_version.seconds(*cell[:2], mesh) for mesh in meshes[cell[2]])
+                by_held |= {held: min(seconds, by_held.get(held, math.inf)) for held in fits}
+    costs = replace(known, bounds=least)
+    work, over = _least_work(versions, bounds, meshes, query)
+    objective = min(asked.bound(costs) for asked in query.each(layers))
+    return LeastTime(seconds=max(work, objective * _lowest_t(query)) * (1.0 - PROVEN), over_bytes=over)
+
+
+def least_time_searched(
+    least: LeastTime, versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, known: float
+) -> tuple[LeastTime, float]:
+    """`least`, raised by a search for the best pipeline that ends where one at another B with an Eq. 2 of `known`
+    seconds is better; and Eq. 2 of the best pipeline that was found, inf where there is none."""
+    below = _lowest_t(query)
+    objective, found = least_objective(versions, query, solving, below=known / below)
+    return replace(least, seconds=max(least.seconds, objective * below)), found
+
+
+def _lowest_t(query: PipelineQuery) -> float:
+    """What share of a lower bound on Eq. 2 T is at least."""
+    return 1.0 if query.options.paper else 1.0 - tuning.OBJECTIVE_ABOVE_T
+
+
+def _least_work(
+    versions: Sequence[LayeredGraph],
+    bounds: Sequence[LowerBounds],
+    meshes: Sequence[Sequence[LogicalMesh]],
+    query: PipelineQuery,
+) -> tuple[float, float]:
+    """The second bound of the module's docstring, and `LeastTime.over_bytes`."""
+    layers, cluster = range(versions[0].num_layers), query.cluster
+    seconds, held, weights = [], [], math.inf
+    for layered, of_version in zip(versions, bounds, strict=True):
+        seconds.append(
+            [
+                min(
+                    mesh.devices * of_version.seconds(layer, layer, mesh)
+                    for of_submesh in meshes
+                    for mesh in of_submesh
+                )
+                for layer in layers
+            ]
+        )
+        of_range = least_bytes(layered)
+        # What several layers hold is counted with the first of them.
+        held.append(np.diff([0.0, *(of_range[0, layer][1] for layer in layers)]))
+        weights = min(weights, of_range[0, layers[-1]][0])
+    memory = sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds)
+    time, size = np.array(seconds) * query.num_microbatches / cluster.devices, np.array(held)
+    room = memory - weights
+    over = float(size.min(axis=0).sum() - room) / cluster.devices
+    return math.inf if over > 0 else _at_best_price(time, size, room), over
+
+
+def _at_best_price(time: Floats, size: Floats, room: float) -> float:
+    """The least sum of times [versions, layers] of mixtures whose sizes sum up to `room` at most: the largest value of
+    the dual, which is concave and has its corners where two versions of a layer cost the same."""
+    prices = {0.0}
+    for faster, smaller in np.ndindex(len(time), len(time)):
+        saved, longer = size[faster] - size[smaller], time[smaller] - time[faster]
+        useful = (saved > 0) & (longer > 0)
+        prices |= set((longer[useful] / saved[useful]).tolist())
+    return max(float((time + price * size).min(axis=0).sum() - price * room) for price in prices)
