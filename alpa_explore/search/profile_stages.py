@@ -158,6 +158,4 @@ def _on_demand(
     versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, layer_flops: tuple[int, ...]
 ) -> StagePricing:
     """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
-    return StagePricing(
-        versions, query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0
-    )
+    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0)
