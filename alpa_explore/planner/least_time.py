@@ -2,9 +2,9 @@
 
 A stage on n devices takes at least the time of 1/n of its FLOPs and bytes, and its devices hold at least 1/n of its
 weights and of what it holds for a microbatch (`search.bounds`). Two bounds follow. No pipeline has a lower Eq. 2 than
-the best one by these times; T may be below Eq. 2 by `tuning.OBJECTIVE_ABOVE_T`, but in the paper's mode, where it is
-Eq. 2. And whatever the schedule, D devices with M bytes in all work through B microbatches of all layers, each layer in
-one version v of recomputation, and hold one microbatch at least:
+the best one by these times; where stages take turns T may be below Eq. 2 (`PipelineQuery.least_share`). And whatever
+the schedule, D devices with M bytes in all work through B microbatches of all layers, each layer in one version v of
+recomputation; when the loss of a microbatch is computed, they hold that microbatch in all layers:
 
     T  ≥  min of  B/D · Σ n·t(layer, v)    where    Σ bytes(layer, v) ≤ M
 
@@ -22,14 +22,13 @@ import numpy as np
 from alpa_explore.cluster import LogicalMesh, logical_meshes
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats
-from alpa_explore.planner import tuning
 from alpa_explore.pricing.stage_costs import RangeKey
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import least_objective
+from alpa_explore.search.profile_stages import bound_and_best
 from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
 
 
@@ -61,8 +60,8 @@ def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastT
                 by_held |= {held: min(seconds, by_held.get(held, math.inf)) for held in fits}
     costs = replace(known, bounds=least)
     work, over = _least_work(versions, bounds, meshes, query)
-    objective = min(asked.bound(costs) for asked in query.each(layers))
-    return LeastTime(seconds=max(work, objective * _lowest_t(query)) * (1.0 - PROVEN), over_bytes=over)
+    of_pipelines = min(asked.least_share * asked.bound(costs) for asked in query.each(layers))
+    return LeastTime(seconds=max(work, of_pipelines) * (1.0 - PROVEN), over_bytes=over)
 
 
 def least_time_searched(
@@ -70,14 +69,8 @@ def least_time_searched(
 ) -> tuple[LeastTime, float]:
     """`least`, raised by a search for the best pipeline that ends where one at another B with an Eq. 2 of `known`
     seconds is better; and Eq. 2 of the best pipeline that was found, inf where there is none."""
-    below = _lowest_t(query)
-    objective, found = least_objective(versions, query, solving, below=known / below)
-    return replace(least, seconds=max(least.seconds, objective * below)), found
-
-
-def _lowest_t(query: PipelineQuery) -> float:
-    """What share of a lower bound on Eq. 2 T is at least."""
-    return 1.0 if query.options.paper else 1.0 - tuning.OBJECTIVE_ABOVE_T
+    bound, found = bound_and_best(versions, query, solving, below=known)
+    return replace(least, seconds=max(least.seconds, bound)), found
 
 
 def _least_work(

@@ -139,11 +139,10 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
-    least, ready = _least_times(request, counts, resources)
-    lines: dict[int, TriedMicrobatches] = {}
-    failed: dict[int, InfeasiblePlanError] = {}
+    least, ready, failed = _least_times(request, counts, resources)
+    lines = {count: no_plan(count, global_batch // count, error) for count, error in failed.items()}
     best: Plan | None = None
-    for count in sorted(counts, key=lambda b: (least[b].seconds, least[b].over_bytes)):
+    for count in sorted(least, key=lambda b: (least[b].seconds, least[b].over_bytes)):
         if best is not None and least[count].seconds > best.predicted.iteration_seconds:
             lines[count] = not_planned(count, global_batch // count, least[count])
             continue
@@ -168,22 +167,28 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
 
 def _least_times(
     request: PlanRequest, counts: Sequence[int], resources: Resources
-) -> tuple[dict[int, LeastTime], dict[int, Prepared]]:
+) -> tuple[dict[int, LeastTime], dict[int, Prepared], dict[int, InfeasiblePlanError]]:
     """Of each B: a bound without a search; then, those with the lowest bound first, that of a search for the best
-    pipeline, which ends where another B is better. And what was prepared for those B that may be the best."""
+    pipeline, which ends where another B is better. What was prepared for those B that may be the best, and why there is
+    no plan at others, whose microbatches cannot be sharded as is asked for."""
     least, ready, known = dict[int, LeastTime](), dict[int, Prepared](), math.inf
+    failed: dict[int, InfeasiblePlanError] = {}
     for count in counts:
         with cancelled_by(resources.cancel):
             stop_if_cancelled()
-        of_count = _ready(request, count, resources)
-        least[count] = least_time(of_count.versions, of_count.query)
-    for count in sorted(counts, key=lambda b: least[b].seconds):
+        try:
+            of_count = _ready(request, count, resources)
+        except InfeasiblePlanError as error:
+            failed[count] = error
+        else:
+            least[count] = least_time(of_count.versions, of_count.query)
+    for count in sorted(least, key=lambda b: least[b].seconds):
         if least[count].seconds < known:
             of_count, solving = _ready(request, count, resources), _named(resources, count).solving("auto")
             least[count], found = least_time_searched(least[count], of_count.versions, of_count.query, solving, known)
             known = min(known, found)
             ready = {b: prepared for b, prepared in {**ready, count: of_count}.items() if least[b].seconds < known}
-    return least, ready
+    return least, ready, failed
 
 
 def _ready(request: PlanRequest, count: int, resources: Resources) -> Prepared:

@@ -25,11 +25,6 @@ USUAL_NODE = 8
 """Devices of a common node: a single smaller one is enlarged to this before there are several nodes."""
 MOST_NODES = 64
 """Largest number of nodes that is looked at."""
-
-OBJECTIVE_ABOVE_T = 0.05
-"""By what share T may be below the lower bound on Eq. 2: stages that a submesh runs in turns have choices of their own.
-Measured: by up to 3.8 % where stages take turns, else 0 (Llama-3-8B on 1x8 and 4x8:h100, 13 values of B)."""
-
 DEVICES_WORTH_WORKERS = 128
 """On so many devices a new plan has meshes enough for worker processes to be started while the model is captured. On
 fewer, they are started when the solves turn out to take long: GPT-39B on 64 devices takes 16 s of processor time in one

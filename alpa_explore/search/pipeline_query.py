@@ -12,6 +12,7 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+from alpa_explore.search.tuning import BELOW_THE_OBJECTIVE
 
 HeldStage = tuple[RangeKey, int]
 """((first layer, last layer, submesh), microbatches that the stage holds)."""
@@ -34,6 +35,12 @@ class PipelineQuery:
     def copies(self) -> int:
         """Copies of the model that the schedule runs."""
         return self.options.terms(self.num_microbatches).copies
+
+    @property
+    def least_share(self) -> float:
+        """What share of what is minimised an iteration takes at least."""
+        in_turns = self.options.terms(1).turns > 1 and not self.options.paper
+        return 1.0 - BELOW_THE_OBJECTIVE if in_turns else 1.0
 
     @property
     def submeshes(self) -> tuple[Submesh, ...]:

@@ -131,18 +131,19 @@ def a_pipeline_fits(
         return None
 
 
-def least_objective(
+def bound_and_best(
     versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, below: float
 ) -> tuple[float, float]:
-    """(lower bound on Eq. 2 of every pipeline, Eq. 2 of the best one that is known), in seconds: equal but for
-    TOLERANCE, unless the bound reaches `below`, or more is not known without a solver. Only stages that a pipeline
-    wants are priced."""
+    """(lower bound on T of every pipeline, Eq. 2 of the best one that is known), in seconds: equal but for TOLERANCE
+    and `PipelineQuery.least_share`, unless the bound reaches `below`, or more is not known without a solver. Only
+    stages that a pipeline wants are priced."""
     pricing = _on_demand(versions, query, solving, layer_flops=())
     bound = known = 0.0
     with suppress(NotComposableError):
         while True:
             costs = pricing.costs(given_up=True)
-            bound, _, best = min((asked.bound(costs), n, asked) for n, asked in enumerate(query.each(costs.num_layers)))
+            each = enumerate(query.each(costs.num_layers))
+            bound, _, best = min((asked.least_share * asked.bound(costs), n, asked) for n, asked in each)
             if bound * (1.0 - TOLERANCE) >= below or not pricing.price(best.open_stages(costs)):
                 known = best.best(costs).total_seconds
                 break

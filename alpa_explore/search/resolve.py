@@ -74,7 +74,7 @@ def resolve_each(pricing: Pricing, query: PipelineQuery) -> StageCosts:
         bounds = {asked: asked.bound(costs) for asked in each}
         for asked in sorted(each, key=lambda asked: bounds[asked]):
             least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
-            below = (1.0 + SLOWER_SCHEDULE) * least
+            below = (1.0 + SLOWER_SCHEDULE) * least / asked.least_share
             costs = resolve(pricing, asked, below=below, within_memory=within_memory)
             known[asked] = asked.best(costs).total_seconds
     return costs

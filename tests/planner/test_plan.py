@@ -25,6 +25,8 @@ from alpa_explore.errors import (
 )
 from alpa_explore.execution import available_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.planner import microbatches
+from alpa_explore.planner.least_time import LeastTime
 from alpa_explore.plans.iteration_time import objective_seconds
 from tests.waiting import until
 
@@ -402,8 +404,11 @@ def test_a_search_that_is_stopped_has_the_best_plan_of_what_was_priced(tmp_path)
     assert stopped_after(0, "composition", cluster=four).known is None
 
 
-def test_of_several_numbers_of_microbatches_the_best_so_far_is_known():
-    cancel, planned = threading.Event(), {}
+def test_of_several_numbers_of_microbatches_the_best_so_far_is_known(monkeypatch):
+    cancel, planned, unbounded = threading.Event(), {}, LeastTime(seconds=0.0, over_bytes=-1.0)
+    monkeypatch.setattr(
+        microbatches, "_least_times", lambda _asked, counts, _resources: (dict.fromkeys(counts, unbounded), {}, {})
+    )
 
     def stop_at_the_second(seen):
         if seen.pass_name.endswith(": composition") and seen.done:
