@@ -406,9 +406,8 @@ def test_a_search_that_is_stopped_has_the_best_plan_of_what_was_priced(tmp_path)
 
 def test_of_several_numbers_of_microbatches_the_best_so_far_is_known(monkeypatch):
     cancel, planned, unbounded = threading.Event(), {}, LeastTime(seconds=0.0, over_bytes=-1.0)
-    monkeypatch.setattr(
-        microbatches, "_least_times", lambda _asked, counts, _resources: (dict.fromkeys(counts, unbounded), {}, {})
-    )
+    monkeypatch.setattr(microbatches, "least_time", lambda *_: unbounded)
+    monkeypatch.setattr(microbatches, "least_time_searched", lambda *_: (unbounded, math.inf))
 
     def stop_at_the_second(seen):
         if seen.pass_name.endswith(": composition") and seen.done:
