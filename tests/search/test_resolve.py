@@ -9,7 +9,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_meshes
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
-from alpa_explore.search.resolve import resolve
+from alpa_explore.search.resolve import resolve, resolve_each
 
 CLUSTER = Cluster.parse("1x2:v100")
 ONE = Submesh(1, 1)
@@ -88,3 +88,18 @@ def test_no_pipeline_is_better_than_the_bounds_where_a_stage_holds_a_part_of_a_m
     assert asked.bound(costs) <= best.total_seconds
     # A stage is open where its bound is below what fits, and not where it holds three.
     assert bool(asked.open_stages(costs)) == (bound == 1.0)
+
+
+@pytest.mark.parametrize(("above", "compared"), [(1.03, True), (1.08, False)])
+def test_a_schedule_whose_stages_take_turns_is_compared_where_its_objective_is_a_little_above_that_of_another(
+    above: float, compared: bool
+) -> None:
+    """Fault of 0.1.0: T may be below the objective there, as each stage that takes a turn has a choice of its own."""
+    asked = PipelineQuery(cluster=Cluster.parse("1x2:h100"), options=PipelineOptions(num_stages=2), num_microbatches=B)
+    one, in_turns = asked.each(4)
+    fits = candidate(2.0, 45.0)  # with two microbatches held, not with the three of stages that take turns
+    known = one.best(costs_of(of_each=[fits])).total_seconds
+    bounds = (costs_of(of_each=[fits], bound=0.01 * n, least_held=3) for n in range(1, 400))
+    pricing = Priced(next(costs for costs in bounds if in_turns.bound(costs) >= above * known))
+    resolve_each(pricing, asked)
+    assert bool(pricing.asked) == compared
