@@ -78,3 +78,18 @@ def test_the_table_holds_the_fastest_candidate_that_fits_at_each_place():
             assert np.isinf(table[np.tril(np.ones(table.shape[:2], bool), 0)]).all()
     assert filled > 500
     assert empty > 500
+
+
+def test_a_device_that_runs_two_stages_in_turn_holds_weights_and_activations_of_both_and_one_workspace():
+    mesh = logical_meshes(Cluster.parse("1x2:v100"), submeshes(Cluster.parse("1x2:v100"))[0])[0]
+    candidate = StageCandidate(
+        logical_mesh=mesh,
+        microbatch_seconds=1.0,
+        iteration_seconds=0.0,
+        weight_bytes=10.0,
+        activation_bytes=4.0,
+        workspace_bytes=5.0,
+        solution_key="",
+    )
+    assert candidate.peak_bytes(3) == 10 + 3 * 4 + 5
+    assert candidate.peak_bytes(3, turns=2) == 2 * (10 + 3 * 4) + 5
