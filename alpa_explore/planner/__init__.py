@@ -2,11 +2,9 @@
 
 - `plan`: the algorithm on one screen, for one number of microbatches B (`plan_request`): read it first.
 - `interface`: `ax.plan`, which calls `plan_request` once, or `microbatches` for B "auto"; with sequences in zig-zag
-order
-  where devices share one and that is faster. `least_time`: lower bounds on T, by which most B need no plan.
+  order where devices share one and that is faster. `least_time`: lower bounds on T, by which most B need no plan.
 - `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation,
-seconds of each
-  pass.
+  seconds of each pass.
 - `kernels_meanwhile`: kernels of the solvers compiled in another process while a model is captured.
 - `microbatch_graph`: the graph of one microbatch (catalogue names go to `tracing.catalogue`); `default_layering`: the
   number of layers where the user gives none, and the least that a layer does.

@@ -72,7 +72,7 @@ def replan(
     schedules: to change between the two, the whole planner runs.
 
     Another delta may make other layers. Then only the stages of the best pipeline are priced. Where stages cannot be
-    composed, memory is short, or schedules or versions of recomputation compete, the whole planner runs, as fast.
+    composed, memory is short, or schedules or versions of recomputation compete, the whole planner runs.
     Otherwise the costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses the
     stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
     captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where

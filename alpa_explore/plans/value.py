@@ -48,7 +48,7 @@ class PlanValue:
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)
-    """Where `costs` is not complete: the plan whose stage costs bound the stages that were not priced."""
+    """Where `costs` is not complete: the plan that was replanned, which has the costs of all stages."""
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was computed from the other fields and is needed again; a changed plan begins with an empty one."""
 

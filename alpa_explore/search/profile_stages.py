@@ -98,7 +98,7 @@ def profile_on_demand(
 ) -> StageProfile | None:
     """Candidates of the stages that the best pipeline needs, as good as those of `profile_stages`, and lower bounds for
     all other stages. Of a thousand stages about thirty are priced. None where a stage that is needed cannot be
-    composed, or memory is short: then `profile_stages` is as fast, and prices all. CancelledError when cancelled."""
+    composed, or memory is short: `profile_stages` is to be asked then. CancelledError when cancelled."""
     try:
         pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
         costs = resolve(pricing, query, within_memory=False)
