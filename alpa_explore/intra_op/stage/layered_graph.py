@@ -197,9 +197,11 @@ def assign_layers_each(
                 chains=software.plain_loop,
             )
             if software is not None and software.fuses_pointwise
-            else frozenset[int]()
+            else dict[int, int | None]()
         )
-        held = kept.held
+        held = tuple(
+            tuple(sorted({h for t in tensors if (h := in_kernel.get(t, t)) is not None})) for tensors in kept.held
+        )
         yield LayeredGraph(
             graph=graph,
             num_layers=num_layers,
@@ -211,8 +213,8 @@ def assign_layers_each(
             waits=kept.waits,
             uses=uses,
             products=products,
-            held=tuple(tuple(t for t in tensors if t not in in_kernel) for tensors in held) if in_kernel else held,
-            in_kernel=in_kernel,
+            held=held,
+            in_kernel=frozenset(in_kernel),
             contributions=contributions,
             tables=tables,
             spec_constraints=constraints,

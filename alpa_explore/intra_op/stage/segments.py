@@ -389,15 +389,16 @@ def recomputed_in_kernel(
     recomputed: Collection[int],
     *,
     chains: bool = False,
-) -> frozenset[int]:
-    """Of the (storage) tensors that the layers hold, those that need not be held; `recomputed` are the forward
-    operators that run again, which are kernels of their own.
+) -> dict[int, int | None]:
+    """Of the (storage) tensors that the layers hold, those that need not be held, with the tensor that is held in their
+    place, if any; `recomputed` are the forward operators that run again, which are kernels of their own.
 
     Fused kernels of the backward pass compute such a tensor again from what is held, as in SwiGLU: its kernel reads the
     gate and computes the activation again. It is pointwise in one tensor that is held, and only fused kernels of its
     own layer read it in the backward pass. With `chains` it may be computed from several tensors that are there:
     weights, what is held, and what is computed again in this way. That is what torch.compile's partitioner finds, which
-    recomputes no tensor that a product reads, and no sum that is a quarter of what it sums, or less. It costs no
+    recomputes no tensor that a product reads, and no sum that is a quarter of what it sums, or less; of a tensor and
+    its copy in a wider dtype, as the float32 copy that a norm spelled out reads, it holds the narrower. It costs no
     traffic: the bytes of the kernels are as they are without.
     """
     all_held = {t for of_layer in held for t in of_layer}
@@ -408,27 +409,33 @@ def recomputed_in_kernel(
                 readers[base].add(operator.index)
     again: set[int] = set()
     """Tensors that fused kernels can compute from what is there."""
-    dropped: set[int] = set()
+    dropped: dict[int, int | None] = {}
     for operator in graph.forward_operators:
         read = {storage[t] for t in operator.inputs}
         if not read or len(operator.outputs) > 1 or not is_fusible(operator, graph):
             continue
+        tensor, narrower = storage[operator.outputs[0]], None
+        in_kernels = tensor in all_held and all(
+            graph.operators[r].phase is Phase.BACKWARD
+            and is_fusible(graph.operators[r], graph)
+            and layer_of[r] == layer_of[operator.index]
+            for r in readers[tensor]
+        )
         if chains:
             there = all(t in again or t in all_held or graph.tensors[t].kind in _THERE for t in read)
             there &= 4 * graph.tensors[operator.outputs[0]].bytes >= sum(
                 graph.tensors[t].bytes for t in operator.inputs
             )
+            if not there and in_kernels and packet(operator.kind) == "aten._to_copy":
+                (source,) = read
+                is_stored = graph.tensors[source].kind in _HELD_KINDS and source not in dropped
+                if is_stored and graph.tensors[source].bytes < graph.tensors[tensor].bytes:
+                    there, narrower = True, source
+                    all_held.add(source)
         else:
             there = len(operator.inputs) == 1 and read <= all_held
-        if not there:
-            continue
-        tensor = storage[operator.outputs[0]]
-        again.add(tensor)
-        if tensor in all_held and all(
-            graph.operators[r].phase is Phase.BACKWARD
-            and is_fusible(graph.operators[r], graph)
-            and layer_of[r] == layer_of[operator.index]
-            for r in readers[tensor]
-        ):
-            dropped.add(tensor)
-    return frozenset(dropped)
+        if there:
+            again.add(tensor)
+            if in_kernels:
+                dropped[tensor] = narrower
+    return dropped
