@@ -43,14 +43,31 @@ def right() -> dict[str, Any]:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x).pow(2).mean()
 
-    graph = ax.capture(Model(), (torch.randn(4, 8),))
+    module = Model()
+    graph = ax.capture(module, (torch.randn(4, 8),))
     plan = ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler="serial")
     return {
         **{"graph": graph, "plan": plan, "cluster": ax.Cluster.parse("1x2:v100"), "stage": 0, "parts": 2},
         **{"model": graph, "kind": "data-parallel", "num_microbatches": 2, "target": "torchtitan", "name": "addmm"},
         **{"example_inputs": (torch.randn(4, 8),), "program": ax.lower(plan), "state": {}, "microbatches": []},
-        **{"folders": ["nowhere"], "path": "nowhere", "count": 1},
+        **{"folders": ["nowhere"], "path": "nowhere", "count": 1, "module": module},
     }
+
+
+def test_results_show_themselves_in_a_few_words(right: dict[str, Any]) -> None:
+    plan = right["plan"]
+    verified = ax.verify_interpreted(
+        plan, graph=right["graph"], model=right["module"], example_inputs=right["example_inputs"]
+    )
+    assert "passed" in repr(verified)
+    for shown in (
+        plan,
+        right["graph"],
+        right["program"],
+        verified,
+        ax.layouts("gpt-tiny", "1x4:v100", scheduler="serial"),
+    ):
+        assert len(repr(shown)) < 500, shown
 
 
 def cases() -> list[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from alpa_explore.arguments import checked
 from alpa_explore.plans.file.read import read_plan
 from alpa_explore.plans.file.write import save_plan
+from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.value import PlanValue
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Plan(PlanValue):
     """A complete plan; its fields are those of `PlanValue`."""
+
+    def __repr__(self) -> str:
+        # The generated repr of all candidates would fill a notebook.
+        return f"Plan of {self.model.name!r} on {self.cluster}: {sentence(self)}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, whole or not at all; `load_plan` reads it. PlanFileError when it cannot be written."""

@@ -93,6 +93,12 @@ class Layouts:
     """The fastest where the links between nodes (of one node: inside it) have twice the bandwidth; None where none
     fits, not all are there, or the links have more levels."""
 
+    def __repr__(self) -> str:
+        # The generated repr of a thousand layouts would fill a notebook.
+        best = self.best
+        fastest = "" if best is None else f", the fastest {best.words}: {units.seconds(best.seconds)}"
+        return f"Layouts({self.model!r}, {len(self.ranked):,}, {len(self.fitting):,} of them fit{fastest})"
+
     @property
     def best(self) -> PricedLayout | None:
         """The fastest that fits with room to spare; where none does, the fastest that fits."""

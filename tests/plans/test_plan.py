@@ -10,6 +10,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.plans.plan import Plan, load_plan
+from alpa_explore.plans.report.text import sentence
 from tests.plans.example import example_plan, without_describe
 
 
@@ -31,6 +32,10 @@ def test_replace_gives_a_plan_that_differs_in_what_was_replaced(plan: Plan) -> N
 
 def test_the_basis_of_a_plan_takes_no_part_in_comparisons(plan: Plan) -> None:
     assert replace(plan, basis=plan) == plan
+
+
+def test_a_plan_shows_itself_in_a_sentence(plan: Plan) -> None:
+    assert repr(plan) == f"Plan of {plan.model.name!r} on {plan.cluster}: {sentence(plan)}"
 
 
 def test_a_plan_cannot_be_changed_in_place(plan: Plan) -> None:

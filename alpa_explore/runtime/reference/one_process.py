@@ -75,6 +75,15 @@ class Verification:
         """The largest error of one kind of comparison."""
         return max(d.relative_error for d in self.differences if d.what == what)
 
+    def __repr__(self) -> str:
+        # The generated repr of a comparison for each tensor and step would fill a notebook.
+        worst, verdict = self.worst, "passed" if self.passed else "FAILED"
+        where = worst.what + f" of {worst.name}" * bool(worst.name)
+        return (
+            f"Verification({verdict}: {len(self.differences)} comparisons of {self.ranks} ranks with one process, "
+            f"the largest relative error {worst.relative_error:.1e}, {where})"
+        )
+
 
 class OneProcess:
     """Runs the sequential graph; after each step its weights are set to those of the ranks."""
