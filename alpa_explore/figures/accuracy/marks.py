@@ -16,7 +16,8 @@ NO_RUNS = "No measured runs are stored with this version: the errors of its pred
 
 def beside_legend() -> dict[str, Any]:
     """Layout of a figure with the list of all sources on its right: a narrow page draws it smaller as a whole."""
-    legend = {"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "font": {"size": 11}}
+    legend = {"orientation": "v", "x": 1.02, "y": 1.02, "yanchor": "top", "traceorder": "normal", "maxheight": 430}
+    legend |= {"font": {"size": 11}}
     return {"height": 470, "margin": {"r": _LIST + TOOL_PIXELS}, "legend": legend, "meta": {"least_width": 520}}
 
 

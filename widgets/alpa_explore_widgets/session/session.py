@@ -165,11 +165,11 @@ class Session:
     def try_levers(self, name: str = "", *, free: bool = False) -> None:
         """Run the planner for each lever that has no plan yet, or for that of this name, or for the free ones, in the
         order of what they promise; the plans are added to the history."""
-        known = {entry.settings for entry in self.store.state.history.entries}
+        history = self.store.state.history
         asked = [
             lever
             for lever in self.levers()
-            if lever.settings not in known and lever.name in (name or lever.name,) and (lever.free or not free)
+            if history.place(lever.settings) < 0 and lever.name in (name or lever.name,) and (lever.free or not free)
         ]
         if asked:
             asked.sort(key=lambda lever: (not lever.free, -lever.promise))
