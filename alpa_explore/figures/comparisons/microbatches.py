@@ -35,15 +35,15 @@ way."""
 
 
 @with_theme
-def microbatches_figure(plan: Plan) -> Drawing:
-    """Three panels over the B that were tried, with their values: T, samples a second, and the fullest device with its
-    capacity as a line.
+def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = None) -> Drawing:
+    """Three panels over the B that were tried (`rows`, by default `microbatches_of(plan)`), with their values: T,
+    samples a second, and the fullest device with its capacity as a line.
 
     A star marks the B of the plan. A cross marks a B at which nothing fits, at the memory that the closest plan needs.
     A triangle is a lower bound on T, at a B that was not planned because another one is faster. With microbatches of
     one size T grows with B, so its axis is logarithmic.
     """
-    tried = microbatches_of(plan)
+    tried = rows or microbatches_of(plan)
     names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t, plan) for t in tried]
     keys = [_opens(t, plan) for t in tried]
     height = sum(_PANELS) + 2 * _GAP

@@ -130,6 +130,18 @@ def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeyp
     assert counts == [8, 11]
 
 
+def test_a_slider_that_comes_back_in_one_move_leaves_the_plan_it_began_with(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(session, monkeypatch=monkeypatch)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
+    for count, listed in ((9, [8, 9]), (8, [8]), (10, [8, 10]), (8, [8])):
+        set_and_wait(session, num_microbatches=count)
+        history = session.store.state.history
+        assert [entry.settings.num_microbatches for entry in history.entries] == listed
+        assert history.can_undo == (count != 8)
+
+
 def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     planned(session, monkeypatch=monkeypatch)
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.05)

@@ -30,6 +30,8 @@ class History:
     """The plans that were on screen before, the last one last: back and forward are those of a browser."""
     after: tuple[Plan, ...] = ()
     """Those from which the user went back, the next one last."""
+    appended: bool = False
+    """Whether the plan on screen came as a new entry, the last one."""
 
     def place(self, settings: Settings, baseline: str = "") -> int:
         """The index of the plan that was made with these settings, by the planner or as this baseline; −1 for none."""
@@ -45,13 +47,16 @@ class History:
         """
         kept = self.kept_by_add(replace_last=replace_last)
         before = self._left if len(kept) == len(self.entries) else self.before
-        extended = replace(self, entries=kept, before=before, after=())._extended(entry)
-        return replace(extended, position=extended.place(entry.settings, entry.plan.options.baseline))
+        is_new = self.place(entry.settings, entry.plan.options.baseline) < 0
+        found = replace(self, entries=kept, before=before, after=(), appended=is_new)._extended(entry)
+        if found.before and found.before[-1] is entry.plan:  # a slider that came back
+            found = replace(found, before=found.before[:-1])
+        return replace(found, position=found.place(entry.settings, entry.plan.options.baseline))
 
     def kept_by_add(self, *, replace_last: bool) -> tuple[Entry, ...]:
         """The entries that `add` keeps while there is room."""
         last = len(self.entries) - 1
-        replaced = replace_last and self.position == last and not (self.entries and self.entries[last].kept)
+        replaced = replace_last and self.appended and self.position == last and not self.entries[last].kept
         return self.entries[:-1] if replaced else self.entries
 
     def add_without_showing(self, entry: Entry) -> History:
@@ -89,7 +94,7 @@ class History:
         assert 0 <= position < len(self.entries), "no entry at this position"
         if position == self.position:
             return self
-        return replace(self, position=position, before=self._left, after=())
+        return replace(self, position=position, before=self._left, after=(), appended=False)
 
     def back(self) -> History:
         """With the plan on screen that was there before; the same history where there is none."""
@@ -122,7 +127,7 @@ class History:
             return self
         here = (*other, self.entries[self.position].plan)
         before, after = (here, known[:-1]) if forward else (known[:-1], here)
-        return replace(self, position=places[id(known[-1])], before=before, after=after)
+        return replace(self, position=places[id(known[-1])], before=before, after=after, appended=False)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -32,6 +32,8 @@ HIDDEN_SECONDS = 3.0
 A cell that is moved is off the page for less."""
 RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
+MOMENT_SECONDS = 0.04
+"""A tab waits so long for the rest of its answer before it shows a part."""
 BEFORE_FIGURES_SECONDS = 0.3
 """From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
 PICTURE_SECONDS = 1.0
