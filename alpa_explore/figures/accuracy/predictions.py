@@ -104,8 +104,8 @@ def _diagonals(low: float, high: float) -> Iterator[Trace]:
         edge = {"line": {"width": 0}}
         yield line(ends, under, "", listed=False, **edge)
         band = {"fill": "tonexty", "fillcolor": f"rgba(128,140,152,{opacity})"}
-        yield line(ends, over, "", name=f"within {100 * width:.0f} %", **band, **edge)
-    yield line(ends, ends, ink, 1, name="predicted = measured")
+        yield line(ends, over, "", name=f"within {100 * width:.0f} %", listed=False, **band, **edge)
+    yield line(ends, ends, ink, 1, name=f"exact, {', '.join(f'± {100 * width:.0f} %' for width, _ in _BANDS[::-1])}")
 
 
 def _points(record: Record, source: str, label: str, own: Sequence[tuple[MeasuredRun, float, float]]) -> Trace:
