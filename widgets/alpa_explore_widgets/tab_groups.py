@@ -29,7 +29,6 @@ from alpa_explore_widgets.tabs.overview import OverviewPanel
 from alpa_explore_widgets.tabs.run import RunPanel
 from alpa_explore_widgets.tabs.search import SearchPanel
 from alpa_explore_widgets.tabs.sharding import ShardingPanel
-from alpa_explore_widgets.tabs.solvers import SolversPanel
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
@@ -147,7 +146,6 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (ComparePanel, ()),
         (MicrobatchesPanel, ()),
         (StageCostsPanel, ()),
-        (SolversPanel, (session.compare_formulations, session.comparisons.cancel)),
         (AccuracyPanel, ()),
     )
     return tuple(Tab(kind=kind, make=partial(kind, *given)) for kind, given in tabs)

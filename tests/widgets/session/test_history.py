@@ -239,14 +239,6 @@ def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer, show_tab
     assert search.figure.selection == ""
 
 
-def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:
-    plan_and_wait(session)
-    session.compare_formulations()
-    assert session.wait(LIMIT_SECONDS)
-    fault = session.store.state.fault
-    assert "a plan from a file" in fault.found
-
-
 def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, drawn: list[Any]) -> None:
     from alpa_explore_widgets import explore
 
