@@ -64,8 +64,16 @@ def fits(hands: Hands, model: str, cluster: str) -> str:
     hands.type("from alpa_explore_widgets import explore", "Enter")
     hands.type(call, "Shift+Enter")
     explorer = hands.lab.page.locator(".alpa-explorer").first
-    explorer.get_by_text("Planned in").wait_for(timeout=_PATIENCE)
-    said = " ".join(explorer.locator(".alpa-verdict").inner_text().split())
+    planned, refused = explorer.get_by_text("Planned in"), explorer.locator(".alpa-message")
+    planned.or_(refused).first.wait_for(timeout=_PATIENCE)
+    said = ""
+    if refused.count():  # it says what would fit, each with a button
+        offers = explorer.locator(".alpa-buttons button:visible", has_text="Plan with")
+        offers.first.wait_for(timeout=_PATIENCE)
+        said = f"{' '.join(refused.inner_text().split())} {offers.first.inner_text()}: "
+        hands.click(offers.first)
+        planned.wait_for(timeout=_PATIENCE)
+    said += " ".join(explorer.locator(".alpa-verdict").inner_text().split())
     hands.click(tab(explorer, "Why"))
     explorer.locator(".alpa-panel-why.alpa-shown-panel li").first.wait_for(timeout=_PATIENCE)
     levers = explorer.locator(".alpa-why li", has_text=_LEVER)
