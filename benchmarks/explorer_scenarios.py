@@ -68,9 +68,11 @@ def fits(hands: Hands, model: str, cluster: str) -> str:
     planned.or_(refused).first.wait_for(timeout=_PATIENCE)
     said = ""
     if refused.count():  # it says what would fit, each with a button
+        refused.get_by_text("ooking for").wait_for(state="hidden", timeout=_PATIENCE)
+        said = " ".join(refused.inner_text().split())
         offers = explorer.locator(".alpa-buttons button:visible", has_text="Plan with")
-        offers.first.wait_for(timeout=_PATIENCE)
-        said = f"{' '.join(refused.inner_text().split())} {offers.first.inner_text()}: "
+        if not offers.count():
+            return said
         hands.click(offers.first)
         planned.wait_for(timeout=_PATIENCE)
     said += " ".join(explorer.locator(".alpa-verdict").inner_text().split())
