@@ -16,6 +16,7 @@ from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 from alpa_explore.uniform_layouts.report import (
+    beside_run,
     layouts_sentence,
     measured_sentence,
     point_words,
@@ -91,9 +92,10 @@ def scatter_figure(
         tied = [(at.bytes / x_scale, value / scale) for one, at in pairs for value in (at.seconds, one.seconds)]
         broken = [point for at in range(0, len(tied), 2) for point in (*tied[at : at + 2], (None, None))]
         figure.add(line([x for x, _ in broken], [y for _, y in broken], ink, 1, name="error", listed=False))
-        hover = [_measured(one, at) for one, at in pairs]
+        hover = [_measured(one, at, plan) for one, at in pairs]
+        opened = [key(layout=ranks[id(at)]) if at.fits else "" for _, at in pairs]
         at = ([at.bytes / x_scale for _, at in pairs], [one.seconds / scale for one, _ in pairs])
-        figure.add(points(*at, ink, "diamond-open", 9, name="measured", hover=hover))
+        figure.add(points(*at, ink, "diamond-open", 9, name="measured", hover=hover, keys=opened))
     if plan is not None:
         text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
         star = points([plan.bytes / x_scale], [plan.seconds / scale], ink, "star", 15, name="the plan", hover=[text])
@@ -108,8 +110,9 @@ def scatter_figure(
 def scatter_sentence(
     layouts: Layouts, plan: PlanAsLayout | None = None, measured: Sequence[MeasuredLayout] = ()
 ) -> str:
-    """How many fit, the fastest, what the plan gains, and what was measured."""
-    return " ".join(filter(None, (layouts_sentence(layouts, plan), measured_sentence(measured, layouts))))
+    """How many fit, the fastest, what the plan gains, what was measured, and why the plan is slower or faster."""
+    beside = beside_run(plan, measured[0]) if plan is not None and measured else ""
+    return " ".join(filter(None, (layouts_sentence(layouts, plan), measured_sentence(measured, layouts), beside)))
 
 
 def _near(chosen: Sequence[PricedLayout], room: float) -> list[PricedLayout]:
@@ -143,11 +146,13 @@ def _hover(priced: PricedLayout, layouts: Layouts, rank: int) -> str:
     )
 
 
-def _measured(one: MeasuredLayout, priced: PricedLayout) -> str:
+def _measured(one: MeasuredLayout, priced: PricedLayout, plan: PlanAsLayout | None) -> str:
     return lines(
         f"<b>{safe(one.words)}</b>",
         f"measured {units.seconds(one.seconds)}, predicted {units.seconds(priced.seconds)}",
         f"{safe(one.run.software)}, {safe(one.run.precision)}",
+        "" if plan is None else beside_run(plan, one),
+        "click: opens its layout as a plan" if priced.fits else "",
     )
 
 

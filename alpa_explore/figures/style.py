@@ -195,7 +195,7 @@ def layout_of(
     common = {
         "template": template(theme),
         "title": {"text": text, "font": {"size": 16}, "x": 0, "y": 1 - 14 / height, **place},
-        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
+        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": ink(theme)},
         "height": height,
         "margin": {"t": 46 + 20 * len(wrapped) + above, "r": TOOL_PIXELS, "b": 56, "l": 72},
         "hovermode": "closest",

@@ -8,7 +8,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
-from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, seconds_beside
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from alpa_explore.units import SMALL, printable
 
@@ -173,6 +173,24 @@ def measured_sentence(measured: Sequence[MeasuredLayout], layouts: Layouts) -> s
         f"{'' if count == 1 else '; the fastest'}, {fastest.words}, took "
         f"{units.seconds(fastest.seconds)}{scaled} ({fastest.run.software}){predicted}."
     )
+
+
+def beside_run(plan: PlanAsLayout, run: MeasuredLayout) -> str:
+    """Why a plan is slower, or faster, than a measured run, in a sentence: how wrong the prediction of the run's layout
+    is, and the parts in which the plan differs from that layout; empty where they cannot be compared."""
+    if run.priced is None or plan.incomparable:
+        return ""
+    error, gap = run.priced.seconds - run.seconds, plan.seconds - run.seconds
+    parts = {f"that the run's own layout is predicted too {'long' if error > 0 else 'short'}": error}
+    if plan.priced is None:
+        parts["another layout"] = plan.seconds - run.priced.seconds
+    else:
+        parts |= seconds_beside(plan.priced, run.priced)
+        parts["its price operator by operator"] = plan.seconds - plan.priced.seconds
+    listed = sorted((part for part in parts.items() if abs(part[1]) >= SMALL * plan.seconds), key=lambda p: -abs(p[1]))
+    reasons = ", ".join(f"{'+' if s > 0 else '−'} {units.seconds(abs(s))} {name}" for name, s in listed)
+    more = f"{units.seconds(abs(gap))} {'more' if gap > 0 else 'less'} than the run"
+    return f"The plan takes {more}: {reasons}." if listed else "The plan takes as long as the run."
 
 
 def scaling_table(scaling: Scaling) -> list[Row]:

@@ -171,6 +171,39 @@ def test_lists_buttons_and_folds_by_keyboard(shown: LabPage, explorer: Locator) 
         shown.wait_until(lambda: shown.ask("Out[1].plan.options.num_layers") == "2", "planned by keyboard")
 
 
+def test_a_model_is_found_by_its_letters_and_taken_by_key_or_mouse(shown: LabPage, explorer: Locator) -> None:
+    box = explorer.get_by_role("combobox", name="Model")
+    listed = explorer.get_by_role("listbox").get_by_role("option")
+    chosen = lambda: shown.ask("Out[1].settings.model")  # noqa: E731  # read again each time
+    box.focus()
+    shown.page.keyboard.press("ArrowDown")
+    shown.wait_until(lambda: listed.count() > 24, "all models")
+    assert listed.and_(shown.page.locator("[aria-selected=true]")).inner_text() == "mlp-tiny"
+    shown.page.keyboard.type("70b llama")
+    assert listed.all_inner_texts() == ["llama-2-70b", "llama-3-70b"], "words in any order"
+    shown.page.keyboard.press("ArrowDown")
+    assert box.get_attribute("aria-activedescendant") == listed.nth(1).get_attribute("id")
+    shown.page.keyboard.press("Escape")
+    assert (box.input_value(), listed.count(), chosen()) == ("mlp-tiny", 0, "'mlp-tiny'")
+    box.press("Control+a")
+    shown.page.keyboard.type("no such model")
+    explorer.get_by_role("listbox").get_by_text("nothing has these words").wait_for()
+    shown.page.keyboard.press("Enter")
+    shown.page.keyboard.press("Tab")
+    assert (box.input_value(), chosen()) == ("mlp-tiny", "'mlp-tiny'")
+    box.click()
+    shown.page.keyboard.type("vit-t")
+    shown.page.keyboard.press("Enter")
+    shown.wait_until(lambda: chosen() == "'vit-tiny'", "Enter takes it")
+    explorer.get_by_text("ViT: 4 layers").wait_for()
+    box.click()
+    box.press("Control+a")
+    shown.page.keyboard.type("mlp")
+    listed.filter(has_text="mlp-tiny").click()
+    shown.wait_until(lambda: chosen() == "'mlp-tiny'", "a click takes it")
+    assert (box.input_value(), listed.count()) == ("mlp-tiny", 0)
+
+
 def test_a_line_of_text_is_taken_by_enter_and_restored_by_escape(shown: LabPage, explorer: Locator) -> None:
     show_tab(explorer, "Run")
     where = explorer.get_by_role("combobox", name="Where")

@@ -55,6 +55,48 @@ def test_memory_is_estimated_while_it_moves_and_exact_when_it_rests(explorer: Lo
     assert lab.ask("Out[1].plan.cluster.device.memory_bytes == 24 * 2**30") == "True"
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "plan"),
+    [
+        ("Network", "ArrowRight", "cluster.between_nodes.bandwidth == 6e9"),
+        ("Link", "ArrowLeft", "cluster.inside_node.bandwidth == 64e9"),
+        ("nodes", "ArrowUp", "cluster.nodes == 2"),
+        ("Sequence", "ArrowRight", "model.tokens // plan.model.samples == 1024"),
+    ],
+)
+def test_links_nodes_and_sequence_are_answered_at_their_keys_without_the_plan_button(
+    explorer: Locator, lab: LabPage, name: str, key: str, plan: str
+) -> None:
+    hold_planner(lab, held=True)
+    if name in ("Network", "Link"):
+        explorer.get_by_role("button", name="Device figures").press("Enter")
+    field = explorer.get_by_role("spinbutton" if name == "nodes" else "slider", name=name)
+    field.focus()
+    lab.page.keyboard.press(key)
+    explorer.locator(".alpa-verdict", has_text=ESTIMATE).wait_for()
+    hold_planner(lab, held=False)
+    explorer.locator(".alpa-verdict", has_text=ESTIMATE).wait_for(state="hidden")
+    assert lab.ask(f"(plan := Out[1].plan).{plan}") == "True"
+
+
+def test_all_tabs_count_the_same_plans_and_one_that_is_made_again_keeps_its_number(
+    explorer: Locator, lab: LabPage
+) -> None:
+    delta = slider(explorer, "FLOP tolerance")
+    for key, shown in (("ArrowRight", 0.6), ("ArrowRight", 0.7), ("ArrowLeft", 0.6), ("ArrowLeft", 0.5)):
+        delta.press(key)
+        lab.wait_until(lambda: lab.ask("Out[1].plan.options.delta") == f"{shown}", f"δ is {shown}")  # noqa: B023
+        lab.wait_until(lambda: lab.ask("Out[1].session.store.state.moving") == "False", "the slider rests")
+    show_tab(explorer, "What-ifs")
+    explorer.locator(".alpa-finding:visible", has_text="3 plans;").wait_for()
+    assert explorer.locator(".alpa-sortable tbody tr:visible").count() == 3
+    assert explorer.locator(".alpa-sortable tr.alpa-current td").nth(1).inner_text() == "1"
+    show_tab(explorer, "Search")
+    explorer.locator(".alpa-finding:visible", has_text="3 plans of gpt-tiny").wait_for()
+    explorer.get_by_role("button", name="Undo").press("Enter")
+    explorer.get_by_text("Back to number 2 of the 3 plans").wait_for()
+
+
 def test_b_keeps_the_global_batch_and_its_slider_says_what_an_iteration_is(explorer: Locator, lab: LabPage) -> None:
     note = explorer.locator(".alpa-sliders .alpa-note").first
     batch = note.inner_text().split("=")[1]

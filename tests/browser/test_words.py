@@ -20,7 +20,7 @@ from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "What-ifs", "Compare", "Solvers", "Accuracy", "Run", "Why")
+WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "What-ifs", "Compare", "Accuracy", "Run", "Why")
 """Tabs without a figure of plotly, or with a note for this model, until something is pressed, or runs are stored."""
 WITHOUT_LESSON = ("What-ifs",)
 """Tabs that explain nothing new."""

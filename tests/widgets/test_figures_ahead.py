@@ -182,4 +182,4 @@ def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: E
 
 
 def test_none_are_made_for_a_tab_that_shows_more_than_plan_and_history(explorer: Explorer) -> None:
-    assert ahead(explorer, "Solvers") == {}
+    assert ahead(explorer, "Layers") == {}

@@ -165,14 +165,14 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
     before = explorer.lesson.text.value
-    assert "Step 7 of 17: Costs" in before
+    assert "Step 7 of 16: Costs" in before
     type_and_wait(explorer, num_microbatches=16)
     assert "/ 16" in explorer.lesson.text.value != before
     assert "layers 2–3" in explorer.lesson.text.value, "the slowest stage"
     explorer.session.select("stage:0")
     assert "layers 0–1" in explorer.lesson.text.value
     explorer.lesson.next.click()
-    assert "Step 8 of 17: t_max" in explorer.lesson.text.value
+    assert "Step 8 of 16: t_max" in explorer.lesson.text.value
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     explorer.bridge.selection = ""
     explorer.tabs.selected = titles.index("Sharding")

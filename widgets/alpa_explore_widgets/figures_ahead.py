@@ -18,7 +18,7 @@ from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_kinds.panel import Panel
+from alpa_explore_widgets.tab_kinds.panel import Panel, same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,10 +59,10 @@ class FiguresAhead:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
         made_of = (theme, _waits(state), *panel.ahead_depends_on(_before_the_move(state)), *of_plan)
-        if self._job is not None and self._job.panel is panel and _same(made_of, self._job.before.made_of):
+        if self._job is not None and self._job.panel is panel and same(made_of, self._job.before.made_of):
             return
         made = self._made.get(panel)
-        if made is None or not _same(made_of, made.made_of):
+        if made is None or not same(made_of, made.made_of):
             made = self._made[panel] = _Made(made_of=made_of, stops=frozenset(), figures={})
             _send(panel, {})
         elif made.stops.issuperset(self._nearest(plan.options.num_microbatches)[: tuning.NEAR_FIGURES]):
@@ -146,12 +146,3 @@ def _moved_to(plan: Plan, state: State) -> State:
 def _send(panel: Panel, figures: dict[str, bytes]) -> None:
     for figure in panel.figures:
         figure.ahead = figures
-
-
-def _same(a: tuple[object, ...], b: tuple[object, ...] | None) -> bool:
-    # Stage costs are compared by identity: comparing them by value would walk through thousands of them.
-    return (
-        b is not None
-        and len(a) == len(b)
-        and all(x is y or (not hasattr(x, "screened") and x == y) for x, y in zip(a, b, strict=True))
-    )

@@ -226,10 +226,11 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
         shows="One row per operator: the specs of its inputs and output, and its time. "
         + (spec_legend(stage.logical_mesh) or "On one device nothing is divided."),
         formula="Eq. 1: min Σ_v s_v · (c_v + d_v) + Σ_(v,u) s_v · R_vu · s_u, one strategy s_v for each operator v",
-        numbers=numbers,
+        numbers=f"{numbers} {plan.statistics.variables:,} variables in {plan.statistics.distinct_solves:,} distinct "
+        f"problems, of {plan.statistics.solves:,} in all.",
         why="The cheapest strategy of one operator may give an output that the next one cannot use; the matrix R holds "
         "the time to reshard it. So the strategies of all operators of a stage are chosen together, by an integer "
-        "program.",
+        "program. Equal layers are equal problems, which are solved once. Lesson 06 compares formulations of them.",
         experiment="Click an operator and press Other strategies to see how much longer the whole stage would take "
         "with each of them.",
         question="Which weight is sharded, which is replicated, and which collective does that require?",
@@ -375,22 +376,6 @@ def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
     )
 
 
-def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
-    statistics = plan.statistics
-    return Lesson(
-        shows="The sharding of one layer by several formulations: solve times, and distances from the optimum.",
-        formula="variables of Eq. 1 = Σ_v |S_v| + Σ_(v,u) |S_v| · |S_u|: one for each strategy of an operator, and "
-        "for each pair of strategies on an edge",
-        numbers=f"{statistics.variables:,} variables and {statistics.constraints:,} constraints in "
-        f"{statistics.distinct_solves:,} distinct problems, of {statistics.solves:,} in all.",
-        why="Equal layers are equal problems, which are solved once. After simplification the problems are small "
-        "enough to be solved exactly.",
-        experiment=f"Press Compare: layer {stage.layers[0]}, the first of stage {stage.index}, is solved by "
-        "each formulation.",
-        question="Which formulation is fastest, and which costs does it ignore?",
-    )
-
-
 def _accuracy(plan: Plan, _stage: PlanStage) -> Lesson:
     seconds, band = plan.predicted.iteration_seconds, band_of(plan, "seconds")
     kind = f"{plan.cluster.software.label} on {plan.cluster.device.name}"
@@ -441,7 +426,6 @@ LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
     "Why": _why,
     "Search": _search,
     "Compare": _compare,
-    "Solvers": _solvers,
     "Accuracy": _accuracy,
     "Run": _run,
 }

@@ -5,14 +5,21 @@ A new panel is one line here, and its lesson in `lessons.py` where it explains a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import Any
 
 from alpa_explore.baselines.kinds import KINDS
+from alpa_explore.planner.microbatches import microbatches_from_costs, tried
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
-from alpa_explore_widgets.tab_kinds.panel import Panel, Tab
+from alpa_explore_widgets.tab_kinds.panel import Panel, Tab, same
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
@@ -22,7 +29,6 @@ from alpa_explore_widgets.tabs.overview import OverviewPanel
 from alpa_explore_widgets.tabs.run import RunPanel
 from alpa_explore_widgets.tabs.search import SearchPanel
 from alpa_explore_widgets.tabs.sharding import ShardingPanel
-from alpa_explore_widgets.tabs.solvers import SolversPanel
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
@@ -77,6 +83,49 @@ class MicrobatchesPanel(PlanPanel):
     room = "comparisons"
     question = "What would more or fewer microbatches change: T, the throughput, and the memory of a device?"
 
+    def __init__(self) -> None:
+        self._others: tuple[TriedMicrobatches, ...] = ()
+        """Rows of other B, the same for every B; of a large model the pipelines take seconds."""
+        self._of: tuple[object, ...] = ()
+        """What they follow from."""
+        self._known = Event()
+        self._worker: NewestWins[Plan] = NewestWins(self._find, "alpa-explore microbatches")
+        super().__init__()
+
+    def follow(self, state: State) -> None:
+        """Look for the rows of other B, unless they are known; those that take a moment are drawn at once."""
+        plan = self.plan_of(state)
+        of = (plan.costs, plan.cluster, replace(plan.options, num_microbatches=1), plan.microbatches)
+        if same(of, self._of):
+            return
+        self._of, self._others = of, plan.microbatches
+        if not plan.microbatches:
+            self._known.clear()
+            self._worker.submit(plan)
+            self._known.wait(tuning.MOMENT_SECONDS)
+
+    def _find(self, plan: Plan, cancel: Event) -> None:
+        found = microbatches_from_costs(plan)
+        if not cancel.is_set():
+            self._others = found
+            self._known.set()
+            self.redraw()
+            self.figure.busy = False
+
+    def busy(self, state: State) -> bool:
+        """While the rows are looked for, too."""
+        return super().busy(state) or not self._others
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """The rows of other B."""
+        return (self._others,)
+
+    def arguments(self, state: State) -> dict[str, Any]:
+        """The rows: that of the plan among the others."""
+        plan = self.plan_of(state)
+        rows = {row.num_microbatches: row for row in self._others} | {plan.options.num_microbatches: tried(plan)}
+        return {"rows": plan.microbatches or tuple(rows[b] for b in sorted(rows))}
+
 
 def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
     """The tabs in their order. `go_to` selects the tab of a title."""
@@ -97,7 +146,6 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (ComparePanel, ()),
         (MicrobatchesPanel, ()),
         (StageCostsPanel, ()),
-        (SolversPanel, (session.compare_formulations, session.comparisons.cancel)),
         (AccuracyPanel, ()),
     )
     return tuple(Tab(kind=kind, make=partial(kind, *given)) for kind, given in tabs)

@@ -6,7 +6,7 @@ from alpa_explore import units
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_look
+from alpa_explore.figures.accuracy.marks import NO_RUNS, beside_legend, recomputed, source_look
 from alpa_explore.figures.marks import Plots, points
 from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
@@ -36,7 +36,7 @@ def layout_choices_figure(record: Record) -> Drawing:
         top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
         figure.y(title="time above the best", span=(-4 * top, 112 * top), ticksuffix=" %")
         figure.x(title="groups of layouts, in this order", span=(0, len(found) + 1))
-    return figure.figure(layout_choices_sentence(record), **below_plot(figure.listed))
+    return figure.figure(layout_choices_sentence(record), **beside_legend())
 
 
 def layout_choices_sentence(record: Record) -> str:

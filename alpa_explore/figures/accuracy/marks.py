@@ -5,22 +5,20 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.marks import legend_below
-from alpa_explore.figures.style import OKABE_ITO, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, TOOL_PIXELS, lines, safe
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
-_PLOT, _AXIS, _ENTRY = 320, 62, 18
-"""Pixels of a plot, of the axis below it, and of a row of the legend below that."""
+_LIST = 172
+"""Pixels of the widest name of a source with its mark."""
 NO_RUNS = "No measured runs are stored with this version: the errors of its predictions are not known."
 """The sentence of a figure without runs."""
 
 
-def below_plot(entries: int) -> dict[str, Any]:
-    """Height, margin and legend of a figure whose legend stands below the axis, in two columns where the page is
-    narrow."""
-    bottom = _AXIS + _ENTRY * max(-(-entries // 2), 1)
-    legend = legend_below(_AXIS, _PLOT, font={"size": 11})
-    return {"height": _PLOT + 86 + bottom, "margin": {"b": bottom}, "legend": legend}
+def beside_legend() -> dict[str, Any]:
+    """Layout of a figure with the list of all sources on its right: a narrow page draws it smaller as a whole."""
+    legend = {"orientation": "v", "x": 1.02, "y": 1.02, "yanchor": "top", "traceorder": "normal", "maxheight": 430}
+    legend |= {"font": {"size": 11}}
+    return {"height": 470, "margin": {"r": _LIST + TOOL_PIXELS}, "legend": legend, "meta": {"least_width": 520}}
 
 
 def signed_percent(fraction: float) -> str:

@@ -9,7 +9,7 @@ from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
-from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_look
+from alpa_explore.figures.accuracy.marks import NO_RUNS, beside_legend, run_text, source_look
 from alpa_explore.figures.marks import Plots, line, points
 from alpa_explore.figures.style import Drawing, Trace, ink, safe, with_theme
 from alpa_explore.plans.report.tables import Row
@@ -39,7 +39,7 @@ def predictions_figure(record: Record, *, quantity: Quantity = "seconds") -> Dra
         figure.x(**_axis("measured", quantity, low, high))
         figure.y(**_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    return figure.figure(title, **below_plot(figure.listed))
+    return figure.figure(title, **beside_legend())
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -104,8 +104,8 @@ def _diagonals(low: float, high: float) -> Iterator[Trace]:
         edge = {"line": {"width": 0}}
         yield line(ends, under, "", listed=False, **edge)
         band = {"fill": "tonexty", "fillcolor": f"rgba(128,140,152,{opacity})"}
-        yield line(ends, over, "", name=f"within {100 * width:.0f} %", **band, **edge)
-    yield line(ends, ends, ink, 1, name="predicted = measured")
+        yield line(ends, over, "", name=f"within {100 * width:.0f} %", listed=False, **band, **edge)
+    yield line(ends, ends, ink, 1, name=f"exact, {', '.join(f'± {100 * width:.0f} %' for width, _ in _BANDS[::-1])}")
 
 
 def _points(record: Record, source: str, label: str, own: Sequence[tuple[MeasuredRun, float, float]]) -> Trace:

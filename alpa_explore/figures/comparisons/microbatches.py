@@ -29,18 +29,21 @@ __all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]
 
 _PANELS, _GAP = (100, 100, 140), 16
 """Pixels of the panels, and between them."""
+_NOTED, _NEAR = 3, 0.8
+"""Values of B beside which the memory of a device is written, and the share of it from which their marks are in the
+way."""
 
 
 @with_theme
-def microbatches_figure(plan: Plan) -> Drawing:
-    """Three panels over the B that were tried, with their values: T, samples a second, and the fullest device with its
-    capacity as a line.
+def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = None) -> Drawing:
+    """Three panels over the B that were tried (`rows`, by default `microbatches_of(plan)`), with their values: T,
+    samples a second, and the fullest device with its capacity as a line.
 
     A star marks the B of the plan. A cross marks a B at which nothing fits, at the memory that the closest plan needs.
     A triangle is a lower bound on T, at a B that was not planned because another one is faster. With microbatches of
     one size T grows with B, so its axis is logarithmic.
     """
-    tried = microbatches_of(plan)
+    tried = rows or microbatches_of(plan)
     names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t, plan) for t in tried]
     keys = [_opens(t, plan) for t in tried]
     height = sum(_PANELS) + 2 * _GAP
@@ -117,14 +120,15 @@ def _memory(
         sums(names, peaks, ["" if peak is None else units.number(peak, 3) for peak in peaks], above=True),
         row=3,
     )
-    # Above the sums, where those of the first bars stand on the line.
-    full = any(
-        t.peak_bytes is not None and t.peak_bytes > 0.8 * room for t, room in zip(tried[:3], rooms, strict=False)
-    )
-    place = {"xanchor": "left", "yanchor": "bottom", **({"yshift": 13} if full else {})}
+    # At the end of the line that no mark comes near, else above all of them.
+    reach = [need is not None and need > _NEAR * room for need, room in zip(needed, rooms, strict=True)]
+    right = any(reach[:_NOTED]) and not any(reach[-_NOTED:])
+    raised = any(reach[-_NOTED:] if right else reach[:_NOTED])
     memory = " or ".join(units.bytes_(room) for room in dict.fromkeys(rooms))
-    figure.note(limit_note(memory, 0.0, rooms[0] / scale, ("x3 domain", "y3"), **place))
-    figure.y(3, title=f"fullest device<br>({byte})", span=(0, (1.34 if full else 1.22) * most / scale))
+    place = {"xanchor": "right" if right else "left", "yanchor": "bottom", "yshift": 13 if raised else 0}
+    at = most if raised else rooms[-1 if right else 0]
+    figure.note(limit_note(memory, float(right), at / scale, ("x3 domain", "y3"), **place))
+    figure.y(3, title=f"fullest device<br>({byte})", span=(0, (1.34 if raised else 1.22) * most / scale))
 
 
 def _opens(tried: TriedMicrobatches, plan: Plan) -> str:

@@ -184,7 +184,7 @@ def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[
     """What the figure shows for this plan."""
     shown = comparable(plan, tried)
     if len(shown) == 1:
-        alone = "Only this plan has been made: move a control, or try neighbours and baselines."
+        alone = "Only this plan has been made: move a control, or try settings and baselines."
         return " ".join([alone, *_failures(failed)])
     points = points_of(plan, shown)
     place = pareto_frontier([p for _, p in shown])

@@ -9,12 +9,24 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, inside, line, outline, points, words
+from alpa_explore.figures.marks import (
+    Plots,
+    bars,
+    bars_across,
+    end_of_most,
+    inside,
+    labels,
+    line,
+    outline,
+    points,
+    words,
+)
 from alpa_explore.figures.style import (
     Drawing,
     Trace,
     empty,
     faint,
+    halo,
     ink,
     ink_on,
     lines,
@@ -183,6 +195,7 @@ def _cuts(figure: Plots, plan: Plan) -> None:
     fill = {"fill": "tozeroy", "fillcolor": "rgba(123,135,148,0.18)", "hover": [mark.text for mark in marks]}
     figure.add(line(x, y, faint, 1.2, shape="hvh", name="bytes across a cut", **fill), row=3)
     top = end_of_most(crossing, 1.25) / divisor or 1.0
+    figure.add(_boundaries(plan, top), row=3)
     largest = max(marks, key=lambda mark: mark.crossing_bytes, default=None)
     if largest is not None and largest.crossing_bytes / divisor > top:
         figure.add(_cut_off(largest, 0.8 * top, units.bytes_(largest.crossing_bytes)), row=3)
@@ -194,13 +207,13 @@ def _cuts(figure: Plots, plan: Plan) -> None:
     if len(ends) <= tuning.LABELLED_CUTS:
         texts = [f" {units.bytes_(c)}" for c in cut]
         figure.add(words(places, [0.9 * top] * len(cut), texts, "middle right", **common), row=3)
-    figure.add(_boundaries(plan, top), row=3)
     figure.y(3, title=f"{unit} across a cut here", span=(0, top))
 
 
 def _cut_off(mark: _Mark, top: float, size: str) -> Trace:
-    """The size of a mark that reaches beyond the axis."""
-    return words([mark.first], [0.98 * top], [f"{size} ↑ "], "bottom left", name="cut off")
+    """The size of a mark that reaches beyond the axis, readable across a boundary."""
+    written = labels([f"{size} ↑ "], "bottom left", shadow=halo)
+    return words([mark.first], [0.98 * top], "", name="cut off") | written
 
 
 def _boundaries(plan: Plan, top: float) -> Trace:

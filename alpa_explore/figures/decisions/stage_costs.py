@@ -122,7 +122,7 @@ def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
     if not plan.costs.complete:
         blank = "not priced, because lower bounds exclude it from the best plan; Plan prices all"
     return (
-        f"{fitting} of the {len(rows):,} pairs of a range of layers and a submesh fit in memory; the plan uses "
+        f"{fitting:,} of the {len(rows):,} pairs of a range of layers and a submesh fit in memory; the plan uses "
         f"{framed} (latency of one microbatch at B = {b:,}). ✕: {crossed}. Blank: {blank}.{_left_out(rows, panels)}"
     )
 

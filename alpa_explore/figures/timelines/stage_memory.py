@@ -59,10 +59,10 @@ _HEIGHT, _STRIP = 340, 0.11
 """Pixels of the plot; share of the strip of tasks in it."""
 _HEADROOM = 1.12
 _LETTER_PIXELS = 7.0
-_TIME_SHARE = 0.68
-"""Of the width: the areas over time. Beside them is a device at its peak."""
-_DEVICE_AXES = {"xaxis": "x2", "yaxis": "y3"}
-_BELOW_RIGHT = {"xanchor": "right", "yanchor": "bottom"}
+_AREAS = 1 - _STRIP - 0.02
+"""Of the height: the areas over time. Beside them, on the same scale, is a device at its peak."""
+_TIME_SHARE, _DEVICE_PIXELS = 0.64, 215.0
+"""Of the width: the areas; the device, about."""
 
 
 @with_theme
@@ -79,9 +79,10 @@ def stage_memory_figure(plan: Plan, stage: int = 0, *, window: Window = "parts")
         _area(chart, held, part, byte_scale)
     draw_limit(chart, int(held.limit_bytes), byte_scale, plan.device_of(plan.stages[stage]).name)
     _strip(chart, held)
-    chart.traces.extend(_device(held))
     fixed = {"anchor": "x", "fixedrange": True}
     span = (0, _HEADROOM * most / byte_scale)
+    high = _AREAS * _HEIGHT
+    chart.traces.append(_device(held, high / (_HEADROOM * most)))
     return drawing(
         chart.traces,
         stage_memory_sentence(plan, stage),
@@ -89,15 +90,16 @@ def stage_memory_figure(plan: Plan, stage: int = 0, *, window: Window = "parts")
         above=44,
         barmode="overlay",
         around={"l": 72, "b": 30},
+        uniformtext={"mode": "hide", "minsize": 10},
         legend=legend_below(0, 1) | {"yanchor": "bottom", "y": 1.06},
         xaxis=time_axis(chart, unit) | {"domain": [0, _TIME_SHARE]},
         yaxis=axis(span=(-0.5, 0.5), ticks={0: "tasks"}, bare=True, domain=[1 - _STRIP, 1], **fixed),
-        yaxis2=axis(f"memory of a device ({byte_unit})", span, domain=[0, 1 - _STRIP - 0.02], **fixed),
-        xaxis2=axis(span=(0, 1), domain=[_TIME_SHARE + 0.03, 1], anchor="y3") | HIDDEN_AXIS,
-        yaxis3=axis(span=(0, 1), domain=[0, 1 - _STRIP - 0.02], anchor="x2") | HIDDEN_AXIS,
+        yaxis2=axis(f"memory of a device ({byte_unit})", span, domain=[0, _AREAS], **fixed),
+        xaxis2=axis(span=(0, _DEVICE_PIXELS), domain=[_TIME_SHARE + 0.03, 1], anchor="y3") | HIDDEN_AXIS,
+        yaxis3=axis(span=(0, high), domain=[0, _AREAS], anchor="x2") | HIDDEN_AXIS,
         annotations=[
             *part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
-            note("a device at the peak", 1, 1 - _STRIP, refs=("paper", "paper")) | _BELOW_RIGHT,
+            note("at the peak", 0, high / _HEADROOM, refs=("x2", "y3"), xanchor="left", yanchor="bottom"),
         ],
     )
 
@@ -139,43 +141,47 @@ def _area(chart: TimelineChart, held: HeldMemory, part: HeldPart, scale: float) 
     chart.add(area, memory=True)
 
 
-def _device(held: HeldMemory) -> list[Trace]:
-    """The memory of a device at its peak as areas in proportion, the part that is free among them."""
-    sizes = {name: size for name, size in held.at_peak().items() if size}
-    free = max(held.limit_bytes - sum(sizes.values()), 0.0)
-    parts = sorted((sizes | ({"free": free} if free else {})).items(), key=lambda part: -part[1])
-    total, traces = sum(size for _, size in parts), list[Trace]()
-    for (name, size), (x, y, width, height) in zip(parts, rectangles([s / total for _, s in parts]), strict=True):
-        color = _LOOKS[name][0] if name in _LOOKS else empty  # named, not hatched
-        share = units.percent(size / held.limit_bytes)
-        text = f"{name.split(',')[0]}<br>{units.bytes_(size)}" if width > 0.3 and height > 0.1 else ""
-        looks: Trace = {"base": [y], "width": [width], "edge": (ground, 1), "listed": False, **_DEVICE_AXES}
-        looks |= {"name": f"{name} at the peak", **inside([text], ink_on(color), 11)}
-        hover = lines(f"<b>{name}</b>", f"{units.bytes_(size)}, {share} of the device, at the peak")
-        traces.append(bars([x + width / 2], [height], color, hover=[hover], **looks))
-    return traces
+def _device(held: HeldMemory, pixels: float) -> Trace:
+    """A device at its peak: its parts as areas in proportion, and above them what is free. A byte has so many pixels
+    of height; plotly leaves out names for which there is no room."""
+    parts = sorted(((name, size) for name, size in held.at_peak().items() if size), key=lambda part: -part[1])
+    boxes = rectangles([size for _, size in parts], _DEVICE_PIXELS, held.peak_bytes * pixels)
+    if held.limit_bytes > held.peak_bytes:
+        parts.append(("free", held.limit_bytes - held.peak_bytes))
+        boxes.append((0.0, held.peak_bytes * pixels, _DEVICE_PIXELS, parts[-1][1] * pixels))
+    colors = [_LOOKS[name][0] if name in _LOOKS else empty for name, _ in parts]  # named, not hatched
+    texts = [f"{name.split(',')[0].removesuffix(' state')}<br>{units.bytes_(size)}" for name, size in parts]
+    hover = [
+        lines(f"<b>{name}</b>", f"{units.bytes_(size)}, {units.percent(size / held.limit_bytes)} of the device")
+        for name, size in parts
+    ]
+    x, y, width, height = ([box[place] for box in boxes] for place in range(4))
+    looks: Trace = {"base": y, "width": width, "edge": (ground, 1), "xaxis": "x2", "yaxis": "y3", "listed": False}
+    written = inside(texts, [ink_on(color) for color in colors], 11)
+    middles = [left + across / 2 for left, across in zip(x, width, strict=True)]
+    return bars(middles, height, colors, name="a device at the peak", hover=hover, **looks, **written)
 
 
-def rectangles(shares: Sequence[float]) -> list[tuple[float, float, float, float]]:
-    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, all above 0, the largest
-    first, of the sum 1. Each in turn takes a part of a strip of what is left, along its shorter side; strips are as
-    wide as makes their areas most like squares."""
+def rectangles(sizes: Sequence[float], width: float, height: float) -> list[tuple[float, float, float, float]]:
+    """(x, y, width, height) of areas that fill a rectangle in proportion to `sizes`, all above 0, the largest first.
+    Each in turn takes a part of a strip of what is left, along its shorter side; strips are as wide as makes their
+    areas most like squares."""
     found: list[tuple[float, float, float, float]] = []
-    x, y, width, height, left, at = 0.0, 0.0, 1.0, 1.0, 1.0, 0
-    while at < len(shares):
+    x, y, left, at = 0.0, 0.0, sum(sizes), 0
+    while at < len(sizes):
         side, best, count = min(width, height), float("inf"), 0
         area = width * height / left if left > 0 else 0.0
-        for end in range(at + 1, len(shares) + 1):
-            row = [share * area for share in shares[at:end]]
+        for end in range(at + 1, len(sizes) + 1):
+            row = [size * area for size in sizes[at:end]]
             thick = sum(row) / side
             worst = max(max(thick * thick / a, a / (thick * thick)) for a in row)
             if worst > best:
                 break
             best, count = worst, end - at
-        taken = sum(shares[at : at + count])
+        taken = sum(sizes[at : at + count])
         thick, along = taken * area / side, 0.0
-        for share in shares[at : at + count]:
-            part = share / taken * side
+        for size in sizes[at : at + count]:
+            part = size / taken * side
             found.append((x, y + along, thick, part) if width >= height else (x + along, y, part, thick))
             along += part
         x, y, width, height = (

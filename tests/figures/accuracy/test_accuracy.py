@@ -35,7 +35,7 @@ def test_every_run_with_a_prediction_is_a_point_at_its_times() -> None:
     assert first.marker.symbol[-1].endswith("-open"), "left out"
     assert first.marker.symbol[0] != second.marker.symbol[0], "colour is not the only sign"
     assert traces(figure, "The third") == []
-    (line,) = traces(figure, "predicted = measured")
+    (line,) = traces(figure, "exact, ± 10 %, ± 25 %")
     assert list(line.x) == list(line.y)
 
 

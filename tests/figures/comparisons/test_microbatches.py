@@ -92,6 +92,31 @@ def test_values_stand_at_the_marks_and_the_memory_of_a_device_at_its_line(plan: 
     )
 
 
+def test_the_memory_of_a_device_is_written_where_no_bar_and_no_cross_stands(plan: Plan) -> None:
+    room = plan.cluster.device.memory_bytes
+
+    def place(*needed: float) -> tuple[str, bool]:
+        """Where the words stand, and whether above all marks, if the fullest devices of B = 1, 2, … need these."""
+        fits = {"iteration_seconds": 1.0, "held_bytes": 0.0, "workspace_bytes": 0.0}
+        rows = [
+            TriedMicrobatches(num_microbatches=b, samples=8, **fits, weight_bytes=need * room)
+            if need <= 1.0
+            else TriedMicrobatches(
+                num_microbatches=b, samples=8, iteration_seconds=None, over_bytes=(need - 1.0) * room
+            )
+            for b, need in enumerate(needed, 1)
+        ]
+        own = replace(plan, microbatches=tuple(rows), options=replace(plan.options, num_microbatches=4))
+        (note,) = microbatches_figure(own).layout.annotations
+        scale = trace_of(microbatches_figure(own), "memory of a device").y[0] / room
+        return note.xanchor, note.y > max(needed) * room * scale - 1e-9 and note.yshift > 0
+
+    assert place(0.5, 0.5, 0.5, 0.5, 0.5, 0.5) == ("left", False)
+    assert place(1.05, 0.9, 0.7, 0.5, 0.5, 0.5) == ("right", False), "a cross at B = 1"
+    assert place(0.95, 0.9, 0.7, 0.5, 0.9, 0.5) == ("left", True), "bars at both ends"
+    assert place(1.05, 0.9, 0.7, 0.5, 1.2, 0.5) == ("left", True), "crosses at both ends"
+
+
 def test_the_sentence_compares_with_the_most_and_where_the_plan_has_the_most_with_half_of_it(plan: Plan) -> None:
     assert " % of the most, which B = 1,024 reaches with T " in microbatches_sentence(plan)
     most = replan(plan, num_microbatches=1024)

@@ -19,6 +19,7 @@ from alpa_explore.figures.layouts import (
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked
+from alpa_explore.uniform_layouts.report import beside_run
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint, with_prices
 from tests.figures.test_figures import trace_of
 
@@ -106,6 +107,27 @@ def test_the_plan_and_measured_runs_stand_at_their_memory_and_time(layouts: Layo
     sentence = scatter_sentence(layouts, plan, measured)
     assert "takes 3.9 s (4 s where it is priced as a layout): the best uniform layout takes 48.7 % less" in sentence
     assert "A measured run of this kind, TP 2" in sentence
+
+
+def test_a_plan_that_is_slower_than_a_measured_run_says_by_what_and_the_run_opens(layouts: Layouts) -> None:
+    own = replace(layouts.ranked[3], once_seconds=layouts.ranked[0].once_seconds + 0.5)
+    plan = PlanAsLayout(layout=own.layout, words="TP 4", samples=8, seconds=4.25, best=layouts.best, priced=own)
+    run = MeasuredRun(source="s", line=2, device="h100", software="megatron", gpus=4, model="m", precision="bf16")
+    measured = MeasuredLayout(run=run, seconds=2.2, priced=layouts.ranked[0])
+    assert beside_run(plan, measured) == (
+        "The plan takes 2.05 s more than the run: + 1.5 s passes of microbatches, + 500 ms filling the pipeline, "
+        "gradient sync and update, + 250 ms its price operator by operator, − 200 ms that the run's own layout is "
+        "predicted too short."
+    )
+    assert beside_run(replace(plan, priced=None), measured) == (
+        "The plan takes 2.05 s more than the run: + 2.25 s another layout, − 200 ms that the run's own layout is "
+        "predicted too short."
+    )
+    assert beside_run(replace(plan, incomparable="another batch"), measured) == ""
+    shown = trace_of(scatter_figure(layouts, plan=plan, measured=[measured]), "measured")
+    assert "The plan takes 2.05 s more than the run: " in shown.hovertext[0]
+    assert list(shown.customdata) == ["layout:1"]
+    assert scatter_sentence(layouts, plan, [measured]).endswith(beside_run(plan, measured))
 
 
 def test_where_none_fits_the_sentence_says_where_it_does(layouts: Layouts) -> None:

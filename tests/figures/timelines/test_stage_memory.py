@@ -38,22 +38,36 @@ def test_the_sentence_says_how_full_a_device_is_and_of_what(plan: Plan) -> None:
     assert "activations " in said
 
 
+@pytest.mark.parametrize("sides", [(1.0, 1.0), (190.0, 30.0), (20.0, 300.0)])
 @pytest.mark.parametrize("shares", [[1.0], [0.5, 0.3, 0.2], [0.9, 0.05, 0.05], [0.25] * 4, [0.7, 0.2, 0.06, 0.04]])
-def test_the_areas_of_a_device_fill_it_in_proportion_and_overlap_nowhere(shares: list[float]) -> None:
-    areas = rectangles(shares)
+def test_the_areas_of_a_device_fill_it_in_proportion_and_overlap_nowhere(
+    shares: list[float], sides: tuple[float, float]
+) -> None:
+    areas, whole = rectangles(shares, *sides), sides[0] * sides[1]
     for (x, y, width, height), share in zip(areas, shares, strict=True):
-        assert width * height == pytest.approx(share)
+        assert width * height == pytest.approx(share * whole)
         assert min(x, y) >= -1e-9
-        assert max(x + width, y + height) <= 1 + 1e-9
+        assert x + width <= sides[0] * (1 + 1e-9)
+        assert y + height <= sides[1] * (1 + 1e-9)
     for (ax, ay, aw, ah), (bx, by, bw, bh) in combinations(areas, 2):
         across, down = min(ax + aw, bx + bw) - max(ax, bx), min(ay + ah, by + bh) - max(ay, by)
-        assert min(across, down) <= 1e-9
+        assert min(across, down) <= 1e-9 * sides[0] * sides[1]
 
 
-def test_a_device_at_its_peak_stands_beside_the_areas_with_what_is_free(plan: Plan) -> None:
+def test_a_device_at_its_peak_stands_beside_the_areas_on_their_scale_with_what_is_free_above(plan: Plan) -> None:
     figure, held = stage_memory_figure(plan, 0), held_memory(plan, 0)
-    areas = {trace.name: trace.width[0] * trace.y[0] for trace in figure.data if trace.name.endswith(" at the peak")}
-    for name, size in held.at_peak().items():
-        if size:
-            assert areas[f"{name} at the peak"] == pytest.approx(size / held.limit_bytes)
-    assert sum(areas.values()) == pytest.approx(1.0)
+    layout = figure.layout
+    (device,) = (trace for trace in figure.data if trace.name == "a device at the peak")
+    assert layout.yaxis3.domain == layout.yaxis2.domain
+    width, gib = layout.xaxis2.range[1], layout.yaxis3.range[1] / layout.yaxis2.range[1]
+    names = [text.split("</b>")[0][3:] for text in device.hovertext]
+    shown = dict(zip(names, zip(device.width, device.y, device.base, strict=True), strict=True))
+    sizes = {name: size for name, size in held.at_peak().items() if size}
+    assert list(shown) == [*sorted(sizes, key=lambda name: -sizes[name]), "free"]
+    for name, size in sizes.items():
+        across, height, base = shown[name]
+        assert across * height / width / gib == pytest.approx(size / GIB), name
+        assert base + height <= (held.peak_bytes / GIB + 1e-9) * gib
+    across, height, base = shown["free"]
+    peak = held.peak_bytes / GIB * gib
+    assert (across, base, base + height) == (width, pytest.approx(peak), pytest.approx(16.0 * gib))

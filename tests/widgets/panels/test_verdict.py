@@ -10,6 +10,7 @@ from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
 import alpa_explore as ax
 from alpa_explore import units
+from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.figures.page import page_html
 from alpa_explore.figures.runs import steps_sentence
 from alpa_explore.plans.file.document import to_document
@@ -46,6 +47,22 @@ def test_the_verdict_says_layout_fit_time_and_rates_and_its_tooltips_where_they_
         assert hint in html, hint
     assert "$" not in html
     assert "<b>7.28 $</b> a million tokens" in verdict.verdict_html(plan, prices={plan.cluster.device.name: 110.0})
+
+
+def test_the_share_of_the_time_that_was_timed_on_the_device_stands_with_the_error() -> None:
+    modelled = example_plan(paper=False)
+    store = KernelStore(device="NVIDIA V100", driver="", software="torch 2.13", date="2026-11-29", kernels={})
+    stages = tuple(
+        replace(stage, operators=tuple(replace(o, measured_seconds=0.75 * o.compute_seconds) for o in stage.operators))
+        for stage in modelled.stages
+    )
+    cluster = modelled.cluster.with_changes(measured=store)
+    html = verdict.verdict_html(replace(modelled, cluster=cluster, stages=stages))
+    assert ">no run like it · 75 % timed</p>" in html
+    assert "Kernels with 75 % of the computing time were timed on NVIDIA V100 (2026-11-29, torch 2.13)." in html
+    html = verdict.verdict_html(modelled)
+    assert "timed</p>" not in html
+    assert "No kernel was timed on this device" in html
 
 
 @pytest.mark.parametrize(

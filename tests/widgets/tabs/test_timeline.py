@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets import explore
@@ -40,6 +41,18 @@ def test_only_schedules_that_exist_for_the_plan_are_offered(eight_layers: Plan) 
     assert "interleaved-1f1b" not in names(panel.schedule)
     assert panel.schedule.value == "1f1b"
     assert 'role="alert"' not in panel.finding.value
+
+
+def test_the_schedule_of_the_plan_is_shown_until_another_one_is_chosen(eight_layers: Plan) -> None:
+    pipeline = replace(eight_layers.options.pipeline, schedule="gpipe")
+    own, panel = replace(eight_layers, options=replace(eight_layers.options, pipeline=pipeline)), TimelinePanel()
+    panel.show(state(own), "light")
+    assert panel.schedules() == ("gpipe",)
+    panel.show(state(eight_layers), "light")
+    assert panel.schedules() == ("1f1b",), "that of another plan"
+    panel.schedule.value = "zb-v"
+    panel.show(state(own), "light")
+    assert panel.schedules() == ("zb-v",)
 
 
 def test_a_choice_draws_again(eight_layers: Plan) -> None:

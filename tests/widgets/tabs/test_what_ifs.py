@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,7 +63,8 @@ def test_a_pin_survives_a_slider_and_what_is_tried_after_it(panel: WhatIfsPanel,
 
 
 def test_what_is_pinned_is_not_replaced_and_the_last_to_be_dropped() -> None:
-    entries = [Entry(settings=SETTINGS, plan=make_plan()) for _ in range(HISTORY_ENTRIES + 2)]
+    counts, plan = range(1, HISTORY_ENTRIES + 3), make_plan()
+    entries = [Entry(settings=replace(SETTINGS, num_microbatches=b), plan=replace(plan)) for b in counts]
     history = History()
     for entry in entries[:3]:
         history = history.add(entry)

@@ -1,5 +1,7 @@
 """The layers: FLOPs of the forward operators in order, over the stages and layers that hold them."""
 
+from math import ceil
+
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import end_of_most
@@ -35,7 +37,8 @@ def layers_card(plan: Plan) -> Card:
     largest = end_of_most([flops for of_layer in binned for flops, _ in of_layer]) or 1.0
     stage_of, start = stage_of_layer(plan), 0
     ends: dict[int, tuple[float, float]] = {}
-    # In words where all of them have room, else all as numbers.
+    # In words where all of them have room, else as numbers: all, or every second, third, … where they are many.
+    step = ceil(_CHARACTER * len(str(len(plan.layers) - 1)) * len(plan.layers))
     shares = [len(layer.operators) / (count or 1) for layer in plan.layers]
     in_words = all(_fitting(share, f"layer {i}", "") for i, share in enumerate(shares))
     for layer, of_layer in zip(plan.layers, binned, strict=True):
@@ -53,7 +56,8 @@ def layers_card(plan: Plan) -> Card:
         )
         strip = box(left, bottom + _GAP, width, _STRIP, fill=color, css="edged")
         drawing.group(key(stage=stage, layer=layer.index), hint, [bars(spans, bottom, fill=color), strip])
-        label = f"layer {layer.index}" if in_words else _fitting(width, str(layer.index), "")
+        numbered = [str(layer.index)] if layer.index % step == 0 else []
+        label = f"layer {layer.index}" if in_words else _fitting(step * width, *numbered, "")
         drawing.text(left + width / 2, bottom + _GAP + _STRIP / 2, label, css="middle", color=str(ink_on(color)))
         if layer is not plan.layers[-1]:
             drawing.plain(line(left + width, _TOP, bottom))

@@ -17,7 +17,15 @@ from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.compare import differences
-from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan_bands_sentence, tight, time_with_band
+from alpa_explore.plans.report.error_bands import (
+    band_of,
+    bytes_with_band,
+    measured_sentence,
+    measured_share,
+    plan_bands_sentence,
+    tight,
+    time_with_band,
+)
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tried import change_text
@@ -160,7 +168,7 @@ def verdict_html(
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
     words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
-        f'<div>{seconds}<p class="{kind}" title="{escape(plan_bands_sentence(plan))}">'
+        f'<div>{seconds}<p class="{kind}" title="{escape(_trust(plan))}">'
         f"{escape(estimate or _error(plan))}</p></div>"
         f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
         f'<p class="alpa-facts">{"".join(facts)}</p></div>'
@@ -275,11 +283,21 @@ def _rate_words(figures: Mapping[str, HeadlineFigure]) -> str:
 
 
 def _error(plan: Plan) -> str:
-    """'± 9 % · 312 runs like it', or why there is no error to say."""
-    band = band_of(plan, "seconds")
+    """'± 9 % · 312 runs like it', or why there is no error to say; '± 9 % · 312 runs · 93 % timed' where kernels were
+    timed on the device."""
+    band, share = band_of(plan, "seconds"), measured_share(plan)
+    if share is not None:
+        known = "no run like it" if band is None else f"{band.short} · {band.runs:,} runs"
+        return f"{known} · {units.percent(share)} timed"
     if band is None:
         return plan.options.pipeline.mode or "no run like it was measured"
     return f"{band.short} · {band.runs:,} runs like it"
+
+
+def _trust(plan: Plan) -> str:
+    """What the error is that of, and how much of the time was measured on the device."""
+    modelled = "No kernel was timed on this device, as alpa-explore profile does: the times of all are modelled."
+    return f"{plan_bands_sentence(plan)} {measured_sentence(plan) or modelled}"
 
 
 def _layout_row(layouts: Layouts, priced: PricedLayout, plan_seconds: float | None) -> str:

@@ -10,9 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.formulations.comparison import Comparison
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.plan import Plan
@@ -161,32 +159,6 @@ def _replan(
         return replace(reprice(known, cluster), basis=plan)
 
 
-def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
-    """Solve the first layer of a stage by every formulation."""
-    from alpa_explore.cluster import Submesh, logical_mesh
-    from alpa_explore.formulations.compare import compare_solvers
-    from alpa_explore.formulations.comparison import StageInstance
-
-    plan_stage = plan.stages[stage]
-    if plan.details is None:
-        raise OptionError(
-            "The model of this plan is not available",
-            found="a plan from a file",
-            remedy="Press Plan: the new plan keeps its model.",
-        )
-    first = plan_stage.layers[0]
-    kind = plan.cluster.kind_of(plan_stage.devices[0])
-    mesh = logical_mesh(plan.cluster, Submesh(*plan_stage.submesh, kind), plan_stage.logical_mesh)
-    problem = plan.details.problem((first, first), mesh)
-    instance = StageInstance(
-        stage=problem.stage,
-        device=plan.cluster.kinds[kind].device,
-        mesh=mesh.squeezed(),
-        inverse_b=1 / plan.options.num_microbatches,
-    )
-    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS, **reports)
-
-
 def _fit_request(graph: TrainingGraph, cluster: Cluster, options: dict[str, Any]) -> PlanRequest:
     """`options`: as for `_plan`."""
     from alpa_explore.inter_op.options import PipelineOptions
@@ -245,9 +217,6 @@ class Backend:
     """The arguments of `ax.layouts` -> all layouts, and measured runs of the same kind."""
     scaling: Callable[..., Scaling] = _scaling
     """Those of `ax.scaling`."""
-    compare: Callable[..., Comparison] = _compare
-    """(plan, stage, progress, partial and cancel of `compare_solvers`) -> its first layer, solved by each
-    formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> the cost of each of its strategies."""
     check_run: Callable[..., object] = _check_run

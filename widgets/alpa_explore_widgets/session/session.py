@@ -13,7 +13,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
-from alpa_explore_widgets.session.asking.questions import Comparisons, settings_of_change
+from alpa_explore_widgets.session.asking.questions import settings_of_change
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import Offer, fault_of
@@ -50,7 +50,6 @@ class Session:
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
         self.attaching = Attaching(self.store, backend)
-        self.comparisons = Comparisons(self.store, backend)
         self.layouts = LayoutQuestions(self.store, sources, backend)
 
     def set(self, **changes: Any) -> None:
@@ -165,11 +164,11 @@ class Session:
     def try_levers(self, name: str = "", *, free: bool = False) -> None:
         """Run the planner for each lever that has no plan yet, or for that of this name, or for the free ones, in the
         order of what they promise; the plans are added to the history."""
-        known = {entry.settings for entry in self.store.state.history.entries}
+        history = self.store.state.history
         asked = [
             lever
             for lever in self.levers()
-            if lever.settings not in known and lever.name in (name or lever.name,) and (lever.free or not free)
+            if history.place(lever.settings) < 0 and lever.name in (name or lever.name,) and (lever.free or not free)
         ]
         if asked:
             asked.sort(key=lambda lever: (not lever.free, -lever.promise))
@@ -228,13 +227,6 @@ class Session:
             )
             settings, degrees = self.store.state.settings, tuple(layout.degrees(row.blocks).items())
             self.planning.plans.submit(PlanningJob(settings=(settings,), baselines=(BASELINE,), degrees=degrees))
-
-    def compare_formulations(self) -> None:
-        """Solve the first layer of the selected stage by every formulation."""
-        state = self.store.state
-        plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
-        if plan is not None:
-            self.comparisons.start(plan, stage)
 
     def compute_regrets(self) -> None:
         """Compute the cost of the other strategies of the selected operator."""
@@ -359,7 +351,6 @@ class Session:
             self.planning.plans,
             self.planning.replans,
             self.planning.fit.worker,
-            self.comparisons.worker,
             self.layouts.layouts.worker,
             self.layouts.scaling.worker,
             self._queries,

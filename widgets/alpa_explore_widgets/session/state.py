@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alpa_explore.execution.progress import Progress
-from alpa_explore.formulations.comparison import Comparison
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore_widgets.session.fault import Fault, Offers
@@ -115,10 +114,6 @@ class State:
     """The last entry of the history may be a stop of a slider that still moves: the next replan replaces it."""
     no_plans: tuple[NoPlan, ...] = ()
     """Neighbours and baselines that were tried last and have no plan, with the reasons."""
-    comparison: Comparison | None = None
-    """The last comparison of formulations (Solvers tab), or the rows so far."""
-    comparing: Progress | None = None
-    """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
     layouts: Answer[LayoutQuestion] | None = None

@@ -21,10 +21,6 @@ KEPT_PLANS = 12
 KEPT_ANSWERS = 24
 """Answers about layouts that are kept for other values of B: as many as its slider has stops. One of ten thousand
 layouts takes 5 MB."""
-CLOCK_SECONDS = 1.0
-"""How often the elapsed time of a comparison is shown anew."""
-COMPARE_SECONDS = 20.0
-"""Time limit of each formulation in the Solvers tab."""
 NEIGHBOUR_DELTAS = (0.1, 0.25, 0.5, 1.0)
 """Values of δ among which "Try neighbours" takes the next smaller and the next larger one."""
 HIDDEN_SECONDS = 3.0
@@ -32,6 +28,8 @@ HIDDEN_SECONDS = 3.0
 A cell that is moved is off the page for less."""
 RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
+MOMENT_SECONDS = 0.04
+"""A tab waits so long for the rest of its answer before it shows a part."""
 BEFORE_FIGURES_SECONDS = 0.3
 """From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
 PICTURE_SECONDS = 1.0

@@ -94,7 +94,7 @@ class Panel(ABC):
             figure.selection = state.selection
         assert state.plan is not None or not self.needs_plan, "shown before there was a plan"
         inputs = (as_table, state.plan if self.of_plan else None, theme, *self.depends_on(state))
-        if len(inputs) == len(self._drawn) and all(a is b or a == b for a, b in zip(inputs, self._drawn, strict=True)):
+        if same(inputs, self._drawn):
             return
         self._drawn = inputs
         try:
@@ -157,6 +157,14 @@ class Panel(ABC):
     @abstractmethod
     def rows(self, state: State) -> Sequence[Row]:
         """The rows of the table that shows the same as the contents."""
+
+
+def same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
+    """Whether all inputs of contents are the same; stage costs are compared by identity: comparing them by value would
+    walk through thousands of them."""
+    return len(a) == len(b) and all(
+        x is y or (not hasattr(x, "screened") and x == y) for x, y in zip(a, b, strict=True)
+    )
 
 
 def figure_fault_html(title: str, error: Exception) -> str:

@@ -4,7 +4,7 @@
 - The plan: Layers, Cluster, Costs, t_max and Microbatches (one figure, no controls) are in tab_groups; a file each for
   sharding, frontier (the Memory tab) and timeline.
 - Uniform layouts (Fit & scale, Layouts), which need no plan: the room layouts.
-- Against other plans: what_ifs, why, search, compare, solvers. Against measured runs that were published: accuracy.
+- Against other plans: what_ifs, why, search, compare. Against measured runs that were published: accuracy.
 - run: train with the plan, and the run in words. It ends when it is stopped, when the output of the
   explorer is cleared, when its page is left for good, or with the kernel.
 

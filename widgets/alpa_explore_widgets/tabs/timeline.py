@@ -32,7 +32,7 @@ class TimelinePanel(PlanPanel):
     def controls(self) -> list[W.Widget]:
         """The schedule, a second one, and the part of the iteration."""
         self._offered: Plan | None = None
-        self.schedule = choice_field("Schedule", "The order of the tasks.", {"1f1b": "1f1b"})
+        self.schedule = choice_field("Schedule", "The order of the tasks.", {"": ""})
         self.beside = choice_field("Beside it", "A second schedule on the same time axis.", {_NONE: "none"})
         hint = "The part of the iteration that is drawn. Drag across the strip at the bottom to choose another one."
         self.window = choice_field("Shown", hint, _WINDOWS)
@@ -47,7 +47,7 @@ class TimelinePanel(PlanPanel):
         return [*super().contents(), self.player]
 
     def follow(self, state: State) -> None:
-        """Offer the schedules that are possible for the plan."""
+        """Offer the schedules that are possible for the plan; its own is shown until another one is chosen."""
         assert state.plan is not None, "shown before there was a plan"
         if state.plan is self._offered:
             return
@@ -55,12 +55,12 @@ class TimelinePanel(PlanPanel):
 
         self._offered = state.plan
         names = possible_schedules(state.plan)
-        for field, first in ((self.schedule, ()), (self.beside, (_NONE,))):
-            choices = options((*first, *names))
-            if field.value not in [value for value, *_ in choices]:
+        for field, offered in ((self.schedule, names), (self.beside, (_NONE, *names))):
+            before = field.choices[0][0]
+            field.choices = options(offered)
+            if field.value == before or field.value not in offered:
                 with self.quietly(field):
-                    field.value = choices[0][0]
-            field.choices = choices
+                    field.value = offered[0]
 
     def schedules(self) -> tuple[str, ...]:
         """The chosen schedules, one or two."""

@@ -87,7 +87,6 @@ class WhatIfsPanel(Panel):
         """Fill the table; settings that are equal in all plans have no column."""
         rows, entries = self.rows(state), state.history.entries
         shown = next((row for row, entry in zip(rows, entries, strict=True) if entry.plan is state.plan), None)
-        rows = [rows[place] for place in _distinct(state)]
         names = [name for name in rows[0] if name not in _IN_FILES_ONLY] if rows else []
         columns = {name: _sortable([row[name] for row in rows]) for name in names}
         numbers = [all(isinstance(row[n], int | float) for row in rows) for n in names]
@@ -127,18 +126,6 @@ def _text(name: str, value: Any) -> str:
     return cell(name, value)
 
 
-def _distinct(state: State) -> list[int]:
-    """Places of the entries that are shown: of those with the same settings the one on screen, a pinned one, or the
-    first."""
-    entries, chosen = state.history.entries, dict[int, int]()
-    for place, entry in enumerate(entries):
-        first = next(i for i, other in enumerate(entries) if other.settings == entry.settings)
-        before = entries[chosen.setdefault(first, place)]
-        if entry.plan is state.plan or (entry.kept and before.plan is not state.plan):
-            chosen[first] = place
-    return sorted(chosen.values())
-
-
 def _sortable(column: list[Any]) -> list[Any]:
     """Values by which rows are sorted: counts in words, '1,024', as numbers."""
     try:
@@ -160,6 +147,4 @@ def _finding(state: State, rows: Sequence[Row]) -> str:
     if gain <= -SMALL:
         fastest = f"Plan {best['plan_number'] + 1} is the fastest: {change_text(gain)} time a sample."
     failed = f" {len(state.no_plans)} more have no plan: see Search." if state.no_plans else ""
-    tried = len(state.history.entries)
-    equal = f" ({tried} were tried; those with equal settings are shown once)" if tried > len(rows) else ""
-    return f"{len(rows)} plans{equal}; what differs from this one is bold. {fastest}{failed}"
+    return f"{len(rows)} plans; what differs from this one is bold. {fastest}{failed}"

@@ -76,9 +76,10 @@ class WhyPanel(Panel):
 
 def planned_gain(state: State, lever: Lever) -> float | None:
     """Share of the time of a sample that a lever saves, by the plan that was made with it; None without one."""
-    plan = state.plan
-    made = next((entry.plan for entry in state.history.entries if entry.settings == lever.settings), None)
-    return None if made is None or plan is None else 1.0 - plan.samples_per_second / made.samples_per_second
+    number = state.history.place(lever.settings)
+    if number < 0 or state.plan is None:
+        return None
+    return 1.0 - state.plan.samples_per_second / state.history.plans[number].samples_per_second
 
 
 def costs_html(plan: Plan, theme: str) -> str:
@@ -110,7 +111,7 @@ def levers_html(state: State, levers: Sequence[Lever], gains: Mapping[str, float
 
 
 def _row(state: State, lever: Lever, gain: float | None, largest: float) -> str:
-    number = next((at for at, e in enumerate(state.history.entries) if e.settings == lever.settings), -1)
+    number = state.history.place(lever.settings)
     failed = next((attempt for attempt in state.no_plans if attempt.name == lever.name), None)
     bar, tone, press = "", "quiet", ""
     if gain is not None:

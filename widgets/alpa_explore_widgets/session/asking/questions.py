@@ -1,26 +1,21 @@
-"""Questions beside the plan: after a fault for lack of memory, changes with which the model fits; how the formulations
-of a sharding problem compare. Both are answered in the background, and can be cancelled.
+"""Questions beside the plan: after a fault for lack of memory, changes with which the model fits, sought in the
+background; and the settings of a plan that a mark stands for.
 """
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.execution.progress import Progress
-from alpa_explore.formulations.compare import FORMULATIONS
-from alpa_explore.formulations.comparison import Comparison
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.cancelling import cancelled_by
-from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
+from alpa_explore_widgets.session.fault import Offer, Offers
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
 from alpa_explore_widgets.session.state import StateStore
@@ -115,62 +110,6 @@ class FitSearch:
                 changes=tuple(changes.items()),
             )
             yield offer, replace(settings, **changes)
-
-
-class Comparisons:
-    """Runs one comparison at a time; the newest one wins. What was computed stays when it is cancelled."""
-
-    def __init__(self, store: StateStore, backend: Backend) -> None:
-        self._store, self._backend = store, backend
-        self.worker: NewestWins[tuple[Plan, int]] = NewestWins(self._run, "alpa-explore compare")
-
-    def start(self, plan: Plan, stage: int) -> None:
-        """Solve the first layer of this stage by every formulation."""
-        self.worker.submit((plan, stage))
-
-    def cancel(self) -> None:
-        """Start no further formulation; the one that is running ends first, within tuning.COMPARE_SECONDS."""
-        with self._store.lock:
-            comparing = self._store.state.comparing
-            if comparing is not None:
-                self._store.change(comparing=replace(comparing, pass_name=f"stopping after {comparing.pass_name}"))
-        self.worker.cancel()
-
-    def _run(self, job: tuple[Plan, int], cancel: threading.Event) -> None:
-        plan, stage = job
-        begun, ended = time.monotonic(), threading.Event()
-        names: list[str] = []
-
-        def report(name: str) -> None:
-            names.append(name)
-            show()
-
-        def partial(comparison: Comparison) -> None:
-            self._store.change(comparison=comparison)
-
-        def show() -> None:
-            elapsed, done = time.monotonic() - begun, max(len(names) - 1, 0)
-            name = names[-1] if names else "the layer"
-            now = Progress(pass_name=name, done=done, total=len(FORMULATIONS), elapsed_seconds=elapsed)
-            with self._store.lock:
-                if not (cancel.is_set() or ended.is_set()):
-                    self._store.change(comparing=now)
-
-        def tick() -> None:
-            while not ended.wait(tuning.CLOCK_SECONDS):
-                show()
-
-        show()
-        threading.Thread(target=tick, name="alpa-explore compare clock", daemon=True).start()
-        outcome: dict[str, object] = {"fault": None}
-        try:
-            outcome["comparison"] = self._backend.compare(plan, stage, progress=report, partial=partial, cancel=cancel)
-        except Exception as error:  # a background thread has no cell in which to show it
-            outcome = {"fault": fault_of(error)}
-        finally:
-            with self._store.lock:
-                ended.set()
-                self._store.change(comparing=None, **outcome)
 
 
 def settings_of_change(plan: Plan, change: str) -> dict[str, Any] | None:

@@ -212,10 +212,9 @@ def _why_not(priced: PricedLayout, best: PricedLayout, run: MeasuredLayout | Non
         return f"{measured}the fastest that fits with room to spare"
     if not priced.fits:
         return f"{measured}{priced.reason}"
-    once = priced.once_seconds - best.once_seconds
-    passes = priced.seconds - best.seconds - once
-    longer = {"passes of microbatches": passes, "filling the pipeline, gradient sync and update": once}
-    name, seconds = max(longer.items(), key=lambda part: part[1])
+    from alpa_explore.uniform_layouts.ranking import seconds_beside  # late: it loads what prices layouts
+
+    name, seconds = max(seconds_beside(priced, best).items(), key=lambda part: part[1])
     more = f"+ {units.seconds(seconds)} {name}" if seconds > 0 else "as fast"
     return f"{measured}{'memory is tight; ' if priced.tight else ''}{more}"
 
