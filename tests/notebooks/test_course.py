@@ -30,7 +30,7 @@ ROOT = course_folder().parent
 RUN = 2
 """So many lessons are run, or more where more were changed; the others in the sweep."""
 CHOSEN = chosen(LESSONS, changed_files(ROOT), today(), RUN)
-PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer")]
+PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer", "project")]
 
 
 @pytest.fixture(scope="module")

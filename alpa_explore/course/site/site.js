@@ -298,25 +298,57 @@
     event.stopPropagation();
   });
 
-  // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
-  const parts = [...document.querySelectorAll("main .part")];
+  // --- Slides: a title, what the part says in at most 30 words, and one figure or formula; a part with several figures is
+  // several slides. ?slides opens them, arrow keys turn, N shows the text of the part as the speaker's notes.
+  const PICTURES = "figure, .formula, .output > svg, img";
+  const deck = [...document.querySelectorAll("main .part")].flatMap((part) => {
+    const all = [...part.querySelectorAll(PICTURES)].filter((picture) => !picture.closest("details, form"));
+    const figures = all.filter((picture) => !picture.matches(".formula"));
+    const pictures = figures.length ? figures : all.slice(0, 1);
+    return (pictures.length ? pictures : [null]).map((picture) => ({ part, picture }));
+  });
   const counter = document.getElementById("counter");
+  const notes = document.createElement("aside");
+  notes.id = "notes";
+  document.body.append(notes);
+  const saying = document.createElement("p");
+  saying.className = "said";
   let shown = -1;
+  const clear = () => {
+    for (const element of document.querySelectorAll(".part.shown, .on")) element.classList.remove("shown", "on");
+    saying.remove();
+  };
   const show = (number) => {
-    shown = Math.min(Math.max(number, 0), parts.length - 1);
-    parts.forEach((part, place) => part.classList.toggle("shown", place === shown));
-    counter.textContent = `${shown + 1} of ${parts.length}`;
+    shown = Math.min(Math.max(number, 0), deck.length - 1);
+    const { part, picture } = deck[shown];
+    clear();
+    part.classList.add("shown");
+    for (let element = picture; element && element !== part; element = element.parentElement) element.classList.add("on");
+    const title = part.querySelector("h1, h2, h3, h4");
+    title?.classList.add("on");
+    for (let element = title?.parentElement; element && element !== part; element = element.parentElement) {
+      element.classList.add("on");
+    }
+    saying.textContent = part.dataset.said;
+    if (part.dataset.said) (title ?? part).insertAdjacentElement(title ? "afterend" : "afterbegin", saying);
+    counter.textContent = `${shown + 1} of ${deck.length}`;
+    const texts = part.querySelectorAll(":scope > :is(p, ul, ol, .scroll):not(.said), form.quiz > :is(p, fieldset)");
+    const next = deck[shown + 1]?.part.querySelector("h1, h2, h3, h4")?.textContent;
+    notes.replaceChildren(...[...texts].map((text) => text.cloneNode(true)));
+    if (next) notes.append(`Next: ${next}`);
     window.scrollTo(0, 0);
     window.dispatchEvent(new Event("resize"));
   };
   const slides = (on) => {
+    const top = deck.findIndex(({ part }) => part.getBoundingClientRect().bottom > 80);
     document.body.classList.toggle("slides", on);
     counter.hidden = !on;
     if (on) {
-      const top = parts.findIndex((part) => part.getBoundingClientRect().bottom > 80);
       show(shown >= 0 ? shown : Math.max(top, 0));
     } else {
-      const part = parts[shown];
+      const part = deck[shown]?.part;
+      clear();
+      document.body.classList.remove("noted");
       shown = -1;
       part?.scrollIntoView();
       window.dispatchEvent(new Event("resize"));
@@ -329,8 +361,9 @@
     if (event.key === "s" || event.key === "S") slides(!on);
     else if (on && event.key === "Escape") slides(false);
     else if (on && event.key in turns) show(shown + turns[event.key]);
+    else if (on && (event.key === "n" || event.key === "N")) document.body.classList.toggle("noted");
     else if (on && event.key === "Home") show(0);
-    else if (on && event.key === "End") show(parts.length - 1);
+    else if (on && event.key === "End") show(deck.length - 1);
     else return;
     event.preventDefault();
   });
