@@ -148,6 +148,26 @@ def test_the_pipeline_of_the_first_page_is_that_of_the_simulator() -> None:
         assert all(x + w <= after for (x, w), (after, _) in pairwise(row)), "a device does one thing at a time"
 
 
+def test_what_a_cell_prints_is_folded_where_its_card_waits_for_a_guess(tmp_path: Path) -> None:
+    lesson, _ = example_run(tmp_path)
+    cell = Cell(kind="code", source="print(4)\nreveal(my_guess, 4)", metadata={})
+    card = shown({"text/html": '<div class="alpa-card" data-truth="4">guess first</div>'})
+    printed = {"output_type": "stream", "name": "stdout", "text": "it is 4\n"}
+    site = Site(lessons=[lesson])
+    body = page_html([RunCell(cell=cell, outputs=[printed, card])], lesson, site).body
+    assert body.index("<details>") < body.index("it is 4") < body.index("</details>") < body.index("guess first")
+    assert "<details>" not in page_html([RunCell(cell=cell, outputs=[printed])], lesson, site).body
+
+
+def test_the_live_what_if_stands_first_in_the_list_of_pages(tmp_path: Path) -> None:
+    lesson, run = example_run(tmp_path)
+    pages = [
+        read_lesson(write(tmp_path / f"{name}.ipynb", [("markdown", f"# {name}")])) for name in ("other", "what_if")
+    ]
+    html = page_html(run, lesson, Site(lessons=[lesson], pages=pages)).html
+    assert html.index('href="what_if.html"') < html.index('href="03_example.html"') < html.index('href="other.html"')
+
+
 @pytest.mark.slow
 @pytest.mark.distributed
 def test_what_a_page_says_about_running_a_task_is_what_grades_it(tmp_path: Path) -> None:
@@ -179,14 +199,15 @@ GLOSSARY = """# Glossary
 |---|---|
 | **ring** | Devices that each send to the *next*. |
 | **all-reduce** | A collective whose result is the sum. |
-| **α, β** | Symbols. |"""
+| **α, β** | Symbols. |
+| **gap** *(of a solver)* | A share. |"""
 
 
 def test_a_word_of_the_glossary_is_linked_where_a_page_says_it_first(tmp_path: Path) -> None:
     glossary = read_lesson(write(tmp_path / "glossary.ipynb", [("markdown", GLOSSARY)]))
     terms = terms_of(glossary)
     assert list(terms) == ["ring", "all-reduce"]
-    text = "## The ring\n\nA string, `ring`, [ring](x.ipynb) and then two rings; a ring in an all-reduce."
+    text = "## The ring\n\nA string, `ring`, [ring](x.ipynb) and then two rings; a gap of a ring in an all-reduce."
     lesson = read_lesson(write(tmp_path / "03_x.ipynb", [("markdown", f"# 03 · X\n\n{text}")]))
     site = Site(lessons=[lesson], pages=[glossary], terms=terms)
     page = page_html([RunCell(cell=cell) for cell in lesson.cells], lesson, site).body
@@ -224,7 +245,11 @@ def test_outputs_have_a_form_without_a_kernel() -> None:
         [
             {"output_type": "stream", "name": "stdout", "text": "a <b>\n"},
             {"output_type": "stream", "name": "stderr", "text": "noise"},
-            {"output_type": "stream", "name": "stdout", "text": ["b", "c\n", "/tmp/ipykernel_12/345.py:8: x\n"]},
+            {
+                "output_type": "stream",
+                "name": "stdout",
+                "text": ["b", "c\n", "Running HiGHS 1.16.0 (git hash: x)\n", "/tmp/ipykernel_12/345.py:8: x\n"],
+            },
             shown({PLOTLY: FIGURE, "text/html": "no"}),
             shown({"text/html": ["<i>x", "</i>"], "text/plain": "no"}),
             shown({"image/png": "aGk=\n"}),
@@ -286,6 +311,8 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("latex", "expected"),
     [
+        (r"t_{max}", "<msub><mi>t</mi><mrow><mi>max</mi></mrow></msub>"),
+        (r"FLOP(ab)", '<mi>FLOP</mi><mo stretchy="false">(</mo><mi>a</mi><mi>b</mi>'),
         (r"x_i^2", "<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup>"),
         (r"\frac{a}{b}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>"),
         (r"\sum_{i=1}^{n} t_i", "<munderover><mo largeop"),
@@ -298,7 +325,7 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
         (r"1{,}000", "<mn>1</mn>"),
         (r"\tfrac12 x", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>x</mi>"),
         (r"\begin{pmatrix} 0 & \tfrac12 \\ 1 & 0 \end{pmatrix}", "<mtable><mtr>"),
-        (r"f'(x)", "<msup><mi>f</mi><mo>′</mo></msup>"),
+        (r"f'(x)", '<msup><mi>f</mi><mo>′</mo></msup><mo stretchy="false">(</mo>'),
     ],
 )
 def test_formulas_are_mathml(latex: str, expected: str) -> None:

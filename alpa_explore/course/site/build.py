@@ -18,7 +18,7 @@ from alpa_explore.course.lessons.notebook import Cell, Lesson, read_lesson, read
 from alpa_explore.course.lessons.sync import with_table
 from alpa_explore.course.site.execute import RunCell, run_lessons
 from alpa_explore.course.site.markdown import code_styles, markdown_html
-from alpa_explore.course.site.page import GLOSSARY, INDEX, SCRIPTS, Site, page_html, title_of
+from alpa_explore.course.site.page import GLOSSARY, INDEX, SCRIPTS, WHAT_IF, Site, page_html, title_of
 from alpa_explore.course.site.reference import reference_text
 from alpa_explore.course.site.what_if import what_if_tables
 from alpa_explore.course.site.words import index_script, sections_of, terms_of
@@ -29,7 +29,7 @@ MARK = ".alpa-explore-course"
 _PAGES = (INDEX, GLOSSARY, "lecturer", "project")
 _FOLDERS = ("images", "pytorch")
 """Beside the notebooks, what their texts show and link."""
-_WHAT_IF, _REFERENCE = "what_if", "reference"
+_REFERENCE = "reference"
 _SEARCH = "search-index.js"
 _FONT = "font/stix-two-math.woff2"
 """STIX Two Math (SIL Open Font License), with the signs that `formulas` can write."""
@@ -58,8 +58,8 @@ def build_site(
     terms = terms_of(next((page for page in pages if page.name == GLOSSARY), None))
     data: dict[str, Mapping[str, object]] = {}
     if priced:
-        pages.append(_page(_WHAT_IF, _asset("what_if.md")))
-        data[_WHAT_IF] = {"whatIf": what_if_tables(priced)}
+        pages.append(_page(WHAT_IF, _asset("what_if.md")))
+        data[WHAT_IF] = {"whatIf": what_if_tables(priced)}
         report("priced the layouts of the live what-if")
     if commands:
         pages.append(_page(_REFERENCE, reference_text(commands)))

@@ -33,6 +33,8 @@ _STUDENT = re.compile(r"^student\(", re.MULTILINE)
 _TASK = re.compile(r"^task\(\"([\w-]+)\"\)", re.MULTILINE)
 _GUESS = "my_guess = ..."
 """A cell in whose place the page has a field."""
+_REVEALS = "data-truth="
+"""In a card that waits for a guess."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)/?(?:\.git)?")
@@ -40,6 +42,8 @@ SCRIPTS = ("grading.js", "site.js")
 """Of every page."""
 INDEX = "index"
 """The first page."""
+WHAT_IF = "what_if"
+"""The page that prices layouts, which comes first in the list."""
 GLOSSARY = "glossary"
 """The page whose words the others link."""
 _ABOUT = "Guess how a model is trained on many devices, and see what the planner finds: a course with live figures."
@@ -133,10 +137,20 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
     if run.plan is not None:
         # The widget and the table that stands for it where there is no kernel.
         outputs = [o for o in outputs if WIDGET not in o.get("data", {}) and "alpa-saved" not in str(o.get("data", {}))]
+    if any(_REVEALS in str(o.get("data", {}).get("text/html", "")) for o in outputs):
+        # What is printed beside a card that asks for a guess would tell the answer.
+        told, outputs = _apart(outputs)
+        code += f"<details><summary>What it prints</summary>{outputs_html(told, figures)}</details>" if told else ""
     shown = outputs_html(outputs, figures) + (plan_html(run.plan, figures) if run.plan is not None else "")
     if asked := _TASK.search(cell.source):
         shown += _by_hand_html(asked[1])
     return f'<div class="cell">{code}{shown}</div>'
+
+
+def _apart(outputs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """What was printed, and what else was shown."""
+    printed = [output for output in outputs if output["output_type"] == "stream" and output["name"] == "stdout"]
+    return printed, [output for output in outputs if output not in printed]
 
 
 def _by_hand_html(name: str) -> str:
@@ -204,11 +218,12 @@ def _document(lesson: Lesson, site: Site, body: str, data: dict[str, Any], scrip
 
 
 def _links(here: Lesson, site: Site) -> str:
+    others = [page for page in site.pages if page.name not in (INDEX, WHAT_IF)]
+    tried = [page for page in site.pages if page.name == WHAT_IF]
     items = [
         f'<li><a href="{page.name}.html"{" aria-current=page" if page == here else ""}>'
         f"{escape(title_of(page))}</a></li>"
-        for page in (*site.lessons, *site.pages)
-        if page.name != INDEX
+        for page in (*tried, *site.lessons, *others)
     ]
     return f"<ul>{''.join(items)}</ul>"
 

@@ -28,6 +28,7 @@
   let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
+  const LETTER = 9; // pixels of a letter of a title, in a wide font
   const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
 
   // --- Figures: drawn when they come near the screen, and again in another theme.
@@ -67,7 +68,7 @@
     return lines.join("<br>");
   };
   const fitTitle = (layout, place) => {
-    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / 8));
+    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / LETTER));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);

@@ -12,7 +12,7 @@ from html import escape, unescape
 
 from alpa_explore.course.lessons.notebook import Lesson
 
-_ROW = re.compile(r"^\| \*\*(.+?)\*\*(?: \*?\(.*?\)\*?)? \| (.+?) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| \*\*(.+?)\*\*( \*\(.*?\)\*)? \| (.+?) \|$", re.MULTILINE)
 _CELL = re.compile(r"(<td[^>]*>)<strong>(.+?)</strong>")
 _MARKUP = re.compile(r"<[^>]+>")
 _CLOSED = re.compile(r"<(a|b|strong|code|pre|math|h[1-6]|button|label|form|summary|th)\b.*?</\1>|<[^>]+>", re.DOTALL)
@@ -31,10 +31,11 @@ SLIDE_WORDS = 30
 
 
 def terms_of(glossary: Lesson | None) -> Mapping[str, str]:
-    """Word -> meaning, as the glossary has them; none without one. Rows of two words, such as symbols, are left out."""
+    """Word -> meaning, as the glossary has them; none without one. Left out are rows of two words, such as symbols, and
+    words that texts use in another sense, too: those whose row says *(of what)*."""
     texts = () if glossary is None else (cell.source for cell in glossary.cells if cell.kind == "markdown")
     rows = (row for text in texts for row in _ROW.findall(text))
-    return {word: meaning for word, meaning in rows if "," not in word}
+    return {word: meaning for word, of_what, meaning in rows if "," not in word and not of_what}
 
 
 def anchor(word: str) -> str:
