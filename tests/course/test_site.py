@@ -21,7 +21,7 @@ from alpa_explore.course.lessons.sync import BEGIN, END
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import build as site_build
 from alpa_explore.course.site.build import MARK, build_site
-from alpa_explore.course.site.execute import RunCell
+from alpa_explore.course.site.execute import RunCell, run_lesson
 from alpa_explore.course.site.formulas import formula_html
 from alpa_explore.course.site.markdown import markdown_html
 from alpa_explore.course.site.moving_pipeline import moving_pipeline_html
@@ -184,6 +184,17 @@ def test_what_a_page_says_about_running_a_task_is_what_grades_it(tmp_path: Path)
             [sys.executable, "solution.py"], cwd=tmp_path, env=own, capture_output=True, text=True, check=True
         )
         assert expected in ran.stdout, ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+@pytest.mark.sweep(kept=1, in_turn=True)
+@pytest.mark.parametrize("number", ["06", "10", "12"])
+def test_a_lesson_that_solves_trains_or_rounds_gives_the_same_page_each_time(number: str, tmp_path: Path) -> None:
+    (lesson,) = read_lessons(course_folder(), [number])
+    site = Site(lessons=[lesson])
+    one, two = (page_html(run_lesson(lesson, tmp_path / name), lesson, site).html for name in ("one", "two"))
+    assert one == two
 
 
 def test_formulas_have_a_font_that_can_set_them() -> None:
