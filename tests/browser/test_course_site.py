@@ -41,13 +41,25 @@ latency[0, 1, 0], latency[1, 2, 0], latency[0, 2, 1] = 0.04, 0.05, 0.06
 sliders(stage_table_player(latency, [1, 2], 2, 8, ["1×1", "1×2"]))"""
 
 
+LEGEND = """\
+import plotly.graph_objects as go
+
+from alpa_explore.figures.style import layout_of
+
+bars = [go.Bar(x=["a"], y=[1], name=f"a name that is long {n}") for n in range(3)]
+go.Figure(bars, layout_of("Three bars", theme="light", height=300))"""
+
+PANELS = 'go.Figure(bars[:1], layout_of("Panels", theme="light", height=300, xaxis2={"domain": [0.6, 1]}))'
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three lessons, run and written once."""
+    """Four lessons, run and written once."""
     folder = tmp_path_factory.mktemp("notebooks")
     write(folder / "03_example.ipynb", CELLS)
     write(folder / "04_explorer.ipynb", [("markdown", "# 04 · An explorer"), ("code", EXPLORER)])
     write(folder / "05_table.ipynb", [("markdown", "# 05 · A table"), ("code", TABLE)])
+    write(folder / "06_wide.ipynb", [("markdown", "# 06 · Wide"), ("code", LEGEND), ("code", PANELS)])
     write(folder / "index.ipynb", [("markdown", "# Index\n\n[The ring](03_example.ipynb)")])
     return build_site(folder, tmp_path_factory.mktemp("out") / "site")
 
@@ -237,6 +249,11 @@ def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
     page.page.goto(page.page.url.replace("03_example", "05_table"))
     plot = page.figure()
     assert plot.evaluate("(plot) => plot.clientWidth") == tuning.LABELLED_PIXELS, "wide enough for its numbers"
+    page.page.goto(page.page.url.replace("05_table", "06_wide"))
+    page.page.locator("div.figure").last.scroll_into_view_if_needed()
+    top = "(plot) => plot._fullLayout.margin.t"
+    assert page.figure().evaluate(top) == 46 + 20 + 2 * 20, "a legend in three lines has its room"
+    assert page.figure(index=1).evaluate("(plot) => plot.clientWidth") == 640, "and so have panels"
     for width in (390, 1280):
         page.page.set_viewport_size({"width": width, "height": 800})
         for name in ("04_explorer", "index"):

@@ -332,6 +332,7 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
         (r"\left( x \right)", '<mo stretchy="true" fence="true">(</mo><mi>x</mi>'),
         (r"\begin{cases} a & b \\ c & d \end{cases}", "<mtable><mtr>"),
         (r"a < b", "<mo>&lt;</mo>"),
+        (r"s \in \{0, 1\}", '<mo stretchy="false">{</mo><mn>0</mn>'),
         (r"\underbrace{B}_{\text{microbatches}}", "<munder><munder>"),
         (r"1{,}000", "<mn>1</mn>"),
         (r"\tfrac12 x", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>x</mi>"),

@@ -162,7 +162,7 @@ class _Parser:
         if name == "left":
             return self.fence()
         if name in ("{", "}", "%", "_", "#", "&", "$", "|"):
-            return f"<mo>{escape('‖' if name == '|' else name)}</mo>"
+            return f'<mo stretchy="false">{escape("‖" if name == "|" else name)}</mo>'
         raise self.error(f"the command \\{name}")
 
     def fence(self) -> str:

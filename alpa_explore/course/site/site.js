@@ -28,6 +28,9 @@
   let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
+  const SEVERAL = 640; // pixels of a figure with several panels or buttons
+  const KEY = 45; // pixels of the sign of a name in a legend
+  const MANY = 8; // traces: their legend needs room
   const LETTER = 9; // pixels of a letter of a title, in a wide font
   const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
 
@@ -67,12 +70,22 @@
     }
     return lines.join("<br>");
   };
-  const fitTitle = (layout, place) => {
+  // Lines that a legend above the plot takes: one, or columns as wide as its longest name.
+  const legendLines = ({ data, layout }, width) => {
+    const names = data.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name }) => name.length);
+    if (layout.showlegend === false || layout.legend?.y !== 1 || names.length < 2) return 1;
+    const widths = names.map((letters) => KEY + (LETTER - 2) * letters);
+    if (widths.reduce((sum, one) => sum + one) <= width) return 1;
+    return Math.ceil(widths.length / Math.max(1, Math.floor(width / Math.max(...widths))));
+  };
+  const fitTitle = ({ data, layout }, place) => {
     const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / LETTER));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);
-    const more = 20 * (fitting.split("<br>").length - text.split("<br>").length);
+    const { l = 80, r = 80 } = layout.margin ?? {};
+    const lines = fitting.split("<br>").length - text.split("<br>").length;
+    const more = 20 * (lines + legendLines({ data, layout }, place.clientWidth - l - r) - 1);
     layout.title.text = fitting;
     if (more > 0) {
       layout.margin = { ...layout.margin, t: (layout.margin?.t ?? 80) + more };
@@ -84,10 +97,11 @@
     const drawn = Boolean(place._fullLayout);
     const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
     const figure = themed(figures[Number(place.dataset.figure)], active);
-    // A figure with many labels scrolls on a page that is too narrow for it.
-    const least = figure.layout.meta?.least_width;
+    // A figure with many labels, panels or buttons scrolls on a page that is too narrow for it.
+    const { meta, xaxis2, updatemenus } = figure.layout;
+    const least = meta?.least_width ?? (xaxis2 || updatemenus || figure.data.length > MANY ? SEVERAL : 0);
     place.style.minWidth = least ? `${least}px` : "";
-    fitTitle(figure.layout, place);
+    fitTitle(figure, place);
     if (drawn && place.dataset.drawn === theme()) {
       // Another state of the figure on screen.
       await Plotly.react(place, { ...figure, config });
