@@ -4,6 +4,7 @@ from pathlib import Path
 
 from alpa_explore.cli import main
 from alpa_explore.course.ask import solution_text
+from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.exam import write_exam
 from alpa_explore.course.grading import numbers_of
 from alpa_explore.course.lessons.notebook import course_folder, read_lessons
@@ -33,6 +34,10 @@ def test_an_examination_asks_every_exercise_and_keeps_its_answers_apart(tmp_path
         assert exercise.question(numbers_of(exercise, "A")).strip() in questions
         assert exercise.code(numbers_of(exercise, "A")) in answers
         assert exercise.code(numbers_of(exercise, "A")) not in questions
+    for task in tasks().values():
+        assert task.statement in questions
+        assert task.right in answers
+        assert task.right not in questions
     for week in weeks():
         assert week.essay in questions
         assert week.answer in answers
@@ -54,6 +59,8 @@ def test_the_command_writes_the_lessons_that_are_named(tmp_path: Path) -> None:
     assert solution_text(EXERCISES["08.1"], "mine").strip() in answers
     assert "07.1" not in answers
     assert main(["course", "exam"]) == 2
+    assert main(["course", "exam", "-o", str(tmp_path / "x"), "--seed", "../up"]) == 2
+    assert not (tmp_path / "x").exists()
 
 
 def test_model_answers_are_on_no_page_of_the_course() -> None:

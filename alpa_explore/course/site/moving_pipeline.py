@@ -16,6 +16,7 @@ from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action
 
 _STAGES, _MICROBATCHES = 4, 8
+"""As in the question of lesson 08."""
 _TIMES = StageTimes(forward_seconds=1.0, backward_input_seconds=2.0, backward_weight_seconds=0.0)
 _WIDTH, _HEIGHT, _ROW = 22, 20, 24
 """Of a forward pass, in units of the picture; of a bar; of a stage."""
