@@ -217,7 +217,12 @@ def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
     assert "Next: Exercises" in notes.inner_text()
     page.page.keyboard.press("ArrowLeft")
     assert page.figure().is_visible()
-    assert page.page.locator(".part:visible").bounding_box()["height"] <= page.page.evaluate("window.innerHeight")
+    page.page.set_viewport_size({"width": 1280, "height": 560})
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowLeft")
+    figure = page.page.locator("figure:visible").bounding_box()
+    assert figure["y"] + figure["height"] <= 560, "it is shown smaller"
+    assert page.page.evaluate("document.documentElement.scrollHeight <= window.innerHeight")
     page.page.keyboard.press("Escape")
     assert not notes.is_visible()
     assert page.page.locator(".said").count() == 0

@@ -329,14 +329,26 @@
   const saying = document.createElement("p");
   saying.className = "said";
   let shown = -1;
+  // A picture that is taller than what is left of the screen is shown smaller.
+  const FOOT = 50; // pixels below it
+  const fit = (picture) => {
+    const { top, height } = picture.getBoundingClientRect();
+    const scale = Math.min(1, Math.max(0.4, (window.innerHeight - top - window.scrollY - FOOT) / height));
+    if (scale === 1) return;
+    picture.style.transform = `scale(${scale})`;
+    picture.style.transformOrigin = "top left";
+    picture.style.marginBottom = `${(scale - 1) * height}px`;
+  };
   const clear = () => {
+    if (shown >= 0) deck[shown].picture?.style.removeProperty("transform");
+    if (shown >= 0) deck[shown].picture?.style.removeProperty("margin-bottom");
     for (const element of document.querySelectorAll(".part.shown, .on")) element.classList.remove("shown", "on");
     saying.remove();
   };
   const show = (number) => {
+    clear();
     shown = Math.min(Math.max(number, 0), deck.length - 1);
     const { part, picture } = deck[shown];
-    clear();
     part.classList.add("shown");
     for (let element = picture; element && element !== part; element = element.parentElement) element.classList.add("on");
     const title = part.querySelector("h1, h2, h3, h4");
@@ -352,6 +364,7 @@
     notes.replaceChildren(...[...texts].map((text) => text.cloneNode(true)));
     if (next) notes.append(`Next: ${next}`);
     window.scrollTo(0, 0);
+    if (picture) fit(picture);
     window.dispatchEvent(new Event("resize"));
   };
   const slides = (on) => {
