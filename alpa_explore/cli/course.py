@@ -1,4 +1,4 @@
-"""`alpa-explore course`: the lessons as a list, or as a website that needs no kernel and no network."""
+"""`alpa-explore course`: the lessons as a list, as a website that needs no kernel and no network, as an examination."""
 
 import argparse
 import sys
@@ -14,15 +14,18 @@ from alpa_explore.plans.report.text import render_table
 def add(command: Any) -> None:
     """Add the command to the parser."""
     argument = command(
-        "course  the course: list its lessons, or build it as a website",
+        "course  the course: list its lessons, build it as a website, or write an examination",
         "list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a website "
-        "with live figures and quizzes, which needs no kernel, no network and no server. sync: write nbgrader's "
+        "with live figures and quizzes, which needs no kernel, no network and no server. exam: write questions and, "
+        "apart from them, answers, with the numbers of each seed. sync: write nbgrader's "
         "metadata and the table of the index again, after a lesson or an exercise was changed.",
     )
-    argument.parser.add_argument("action", type=str.lower, choices=("list", "build", "sync"))
+    argument.parser.add_argument("action", type=str.lower, choices=("list", "build", "exam", "sync"))
     argument("--notebooks FOLDER  the folder of the lessons (default: that of the source)")
-    argument("-o --output FOLDER  build: where the website goes")
-    argument("--lesson NUMBER  build: only this lesson; may be repeated", several=True)
+    argument("-o --output FOLDER  build, exam: where the website or the questions go")
+    argument("--repository URL  build: the address of the source, which pages link; on GitHub also Binder")
+    argument("--lesson NUMBER  build, exam: only this lesson; may be repeated", several=True)
+    argument("--seed NAME  exam: a file for this name; may be repeated (default: A)", several=True)
     argument("--json  list: print JSON")
 
 
@@ -33,8 +36,10 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.notebooks) if options.notebooks is not None else course_folder()
     if options.action == "sync":
         return _sync(folder)
+    if options.action == "exam":
+        return _exam(folder, options)
     if options.action == "build":
-        return _build(folder, options.output, options.lesson, options.commands)
+        return _build(folder, options)
     return _list(folder, options)
 
 
@@ -54,21 +59,34 @@ def _list(folder: Path, options: argparse.Namespace) -> int:
     return answer(options, rows, lambda: render_table(rows))
 
 
-def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[str, argparse.ArgumentParser]) -> int:
+def _build(folder: Path, options: argparse.Namespace) -> int:
     from alpa_explore.course.site.build import build_site
     from alpa_explore.course.site.what_if import MODELS
 
-    if not output:
+    if not options.output:
         raise OptionError("The website needs a place", found="no -o", remedy="Name a folder: -o site/.")
     site = build_site(
         folder,
-        Path(output),
-        numbers,
-        priced=None if numbers else MODELS,
-        commands=commands,
+        Path(options.output),
+        options.lesson,
+        priced=None if options.lesson else MODELS,
+        commands=options.commands,
+        repository=options.repository or "",
         report=lambda line: print(line, file=sys.stderr, flush=True),
     )
     wrote(site / "index.html")
+    return 0
+
+
+def _exam(folder: Path, options: argparse.Namespace) -> int:
+    from alpa_explore.course.exam import write_exam
+    from alpa_explore.course.lessons.notebook import read_lessons
+
+    if not options.output:
+        raise OptionError("The questions need a place", found="no -o", remedy="Name a folder: -o exam/.")
+    lessons = [lesson.number for lesson in read_lessons(folder, options.lesson)]
+    for path in write_exam(Path(options.output), lessons, options.seed or ["A"]):
+        wrote(path)
     return 0
 
 

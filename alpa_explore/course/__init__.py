@@ -24,6 +24,7 @@ students    who answers, what was solved; kept in memory and, where possible, in
 lessons     the notebooks as values: goals, nbgrader, the index
 ask         the functions of a notebook
 guessing    a guess of a layout and what came out; the league of guesses
+exam        questions and answers for an examination, drawn by seeds
 site        the lessons as a website, which needs no kernel
 
 It stands above the planner, its questions and the figures, and below the command line, and imports no front end.

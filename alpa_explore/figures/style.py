@@ -178,7 +178,9 @@ def template(theme: str) -> go.layout.Template:
     template.data.heatmap[0].colorbar = bar
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
     y_axis = axis | {"ticklabelstandoff": 4}  # else names of rows touch what stands in them
-    return template.update(layout={"xaxis": axis, "yaxis": y_axis, "coloraxis": {"colorbar": bar}})
+    return template.update(
+        layout={"colorway": OKABE_ITO, "xaxis": axis, "yaxis": y_axis, "coloraxis": {"colorbar": bar}}
+    )
 
 
 def layout_of(

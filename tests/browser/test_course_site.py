@@ -41,13 +41,25 @@ latency[0, 1, 0], latency[1, 2, 0], latency[0, 2, 1] = 0.04, 0.05, 0.06
 sliders(stage_table_player(latency, [1, 2], 2, 8, ["1×1", "1×2"]))"""
 
 
+LEGEND = """\
+import plotly.graph_objects as go
+
+from alpa_explore.figures.style import layout_of
+
+bars = [go.Bar(x=["a"], y=[1], name=f"a name that is long {n}") for n in range(3)]
+go.Figure(bars, layout_of("Three bars", theme="light", height=300))"""
+
+PANELS = 'go.Figure(bars[:1], layout_of("Panels", theme="light", height=300, xaxis2={"domain": [0.6, 1]}))'
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three lessons, run and written once."""
+    """Four lessons, run and written once."""
     folder = tmp_path_factory.mktemp("notebooks")
     write(folder / "03_example.ipynb", CELLS)
     write(folder / "04_explorer.ipynb", [("markdown", "# 04 · An explorer"), ("code", EXPLORER)])
     write(folder / "05_table.ipynb", [("markdown", "# 05 · A table"), ("code", TABLE)])
+    write(folder / "06_wide.ipynb", [("markdown", "# 06 · Wide"), ("code", LEGEND), ("code", PANELS)])
     write(folder / "index.ipynb", [("markdown", "# Index\n\n[The ring](03_example.ipynb)")])
     return build_site(folder, tmp_path_factory.mktemp("out") / "site")
 
@@ -193,7 +205,27 @@ def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
     assert "8 of 8" in page.page.locator("#counter").inner_text()
     page.page.keyboard.press("ArrowLeft")
     assert heading.inner_text().startswith("03.1")
+    for _ in range(2):
+        page.page.keyboard.press("ArrowLeft")
+    assert heading.inner_text() == "Explanation"
+    assert page.page.locator(".part:visible math").first.is_visible(), "the formula is the picture of this slide"
+    assert page.page.locator(".part:visible pre:visible").count() == 0, "code is for the page"
+    notes = page.page.locator("#notes")
+    assert not notes.is_visible()
+    page.page.keyboard.press("n")
+    assert "is the wait of a message" in notes.inner_text()
+    assert "Next: Exercises" in notes.inner_text()
+    page.page.keyboard.press("ArrowLeft")
+    assert page.figure().is_visible()
+    page.page.set_viewport_size({"width": 1280, "height": 560})
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowLeft")
+    figure = page.page.locator("figure:visible").bounding_box()
+    assert figure["y"] + figure["height"] <= 560, "it is shown smaller"
+    assert page.page.evaluate("document.documentElement.scrollHeight <= window.innerHeight")
     page.page.keyboard.press("Escape")
+    assert not notes.is_visible()
+    assert page.page.locator(".said").count() == 0
     assert page.page.locator(".part:visible").count() == 8
 
     page.page.goto(f"{(site / '05_table.html').as_uri()}?slides")
@@ -222,6 +254,20 @@ def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
     page.page.goto(page.page.url.replace("03_example", "05_table"))
     plot = page.figure()
     assert plot.evaluate("(plot) => plot.clientWidth") == tuning.LABELLED_PIXELS, "wide enough for its numbers"
+    page.page.goto(page.page.url.replace("05_table", "06_wide"))
+    page.page.locator("div.figure").last.scroll_into_view_if_needed()
+    top = "(plot) => plot._fullLayout.margin.t"
+    assert page.figure().evaluate(top) == 46 + 20 + 2 * 20, "a legend in three lines has its room"
+    assert page.figure(index=1).evaluate("(plot) => plot.clientWidth") == 640, "and so have panels"
+    for width in (390, 1280):
+        page.page.set_viewport_size({"width": width, "height": 800})
+        for name in ("04_explorer", "index"):
+            page.page.goto(page.page.url.replace(page.page.url.rpartition("/")[2], f"{name}.html"))
+            page.page.locator("html[data-ready]").wait_for()
+            assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
+    page.page.set_viewport_size({"width": 390, "height": 800})
+    page.page.goto(page.page.url.replace("index", "05_table"))
+    page.figure()
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls in its place"
 
 
@@ -250,3 +296,20 @@ def test_a_table_is_filled_for_the_t_max_of_a_slider_and_played(page: GuardedPag
     t_max.press("Home")
     page.wait_until(lambda: "no partition" in title(), "T of the least t_max")
     page.page.get_by_role("button", name="Play").wait_for()
+
+
+def test_the_pipeline_of_the_first_page_moves_and_stands_still_where_less_motion_is_asked(page: GuardedPage) -> None:
+    page.page.emulate_media(reduced_motion="no-preference")
+    page.page.goto(page.page.url.replace("03_example", "index"))
+    bar = page.page.locator(".moving g").last
+    names = "(bar) => bar.getAnimations().map((one) => one.animationName)"
+    assert bar.evaluate(names) == ["film"]
+    page.page.emulate_media(reduced_motion="reduce")
+    assert bar.evaluate(names) == []
+    assert bar.evaluate("(bar) => getComputedStyle(bar).opacity") == "1"
+
+
+def test_formulas_are_set_in_the_font_of_the_site(page: GuardedPage) -> None:
+    assert page.page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px \"STIX Two Math\"'))")
+    loaded = "[...document.fonts].map((font) => [font.family, font.status])"
+    assert page.page.evaluate(loaded) == [["STIX Two Math", "loaded"]]

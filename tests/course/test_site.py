@@ -1,27 +1,35 @@
 """The website: what its pages hold, which outputs it can show, and that it is written whole or not at all."""
 
 import json
+import os
 import re
 import stat
+import subprocess
+import sys
+from html import unescape
+from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from alpa_explore.cli import commands
-from alpa_explore.course.lessons.notebook import Cell, Lesson, course_folder, read_lesson
+from alpa_explore.course.coding.task import tasks
+from alpa_explore.course.lessons.notebook import Cell, Lesson, course_folder, read_lesson, read_lessons
 from alpa_explore.course.lessons.sync import BEGIN, END
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import build as site_build
 from alpa_explore.course.site.build import MARK, build_site
-from alpa_explore.course.site.execute import RunCell
+from alpa_explore.course.site.execute import RunCell, run_lesson
 from alpa_explore.course.site.formulas import formula_html
 from alpa_explore.course.site.markdown import markdown_html
+from alpa_explore.course.site.moving_pipeline import moving_pipeline_html
 from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
 from alpa_explore.course.site.page import Site, page_html, plan_html
 from alpa_explore.course.site.quiz import quiz_data, quiz_html
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
-from alpa_explore.course.site.words import sections_of, terms_of
+from alpa_explore.course.site.words import SLIDE_WORDS, said, sections_of, terms_of
 from alpa_explore.errors import CourseError
 from tests.course.example_lesson import CELLS, write
 from tests.plans.example import example_plan
@@ -61,7 +69,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert len(data["figures"]) == 1
     assert data["figures"][0]["frames"] == FIGURE["frames"]
     assert "template" not in data["figures"][0]["layout"], "all figures share those of the themes"
-    parts = re.findall(r'<section class="part" id="part-\d+">(.*?)</section>', page, re.DOTALL)
+    parts = re.findall(r'<section class="part" id="part-\d+" data-said="[^"]*">(.*?)</section>', page, re.DOTALL)
     starts = [re.search(r"<h[12] id=\"([\w-]+)\"|<form", part)[0] for part in parts]
     assert [s.partition('"')[2].rstrip('"') for s in starts] == [
         "03-example",
@@ -74,6 +82,8 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
         "what-we-left-out",
     ]
     assert 'href="04_other.html">04 · &lt;Other&gt; →' in page
+    assert page.index("</h1>") < page.index("After it you can") < page.index("Question: a ring")
+    assert 'href="notebooks/03_example.ipynb" download' in page
     assert "<math" in page
     assert "points(" not in page
     assert "my_guess = ..." not in page
@@ -83,20 +93,132 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)
 
 
+def test_a_page_leads_to_its_source_where_that_is_known(tmp_path: Path) -> None:
+    lesson, run = example_run(tmp_path)
+    page = page_html(run, lesson, Site(lessons=[lesson], repository="https://github.com/owner/name")).html
+    assert '<a href="https://github.com/owner/name">Source</a>' in page
+    assert "https://mybinder.org/v2/gh/owner/name/HEAD?urlpath=lab/tree/notebooks/03_example.ipynb" in page
+    elsewhere = page_html(run, lesson, Site(lessons=[lesson], repository="https://git.example/x")).html
+    assert "https://git.example/x" in elsewhere
+    assert "mybinder" not in elsewhere
+
+
+def test_a_slide_of_the_lessons_says_at_most_thirty_words() -> None:
+    lessons = read_lessons(course_folder())
+    silent = []
+    for lesson in lessons:
+        body = page_html([RunCell(cell=cell) for cell in lesson.cells], lesson, Site(lessons=lessons)).body
+        parts = re.findall(r'<section class="part" id="part-\d+" data-said="([^"]*)">(.*?)</section>', body, re.DOTALL)
+        assert len(parts) >= 8, lesson.name
+        assert max(len(words.split()) for words, _ in parts) <= SLIDE_WORDS, lesson.name
+        silent += [re.search(r"<h\d[^>]*>(.*?)<", part)[1] for words, part in parts if not words]
+    assert set(silent) <= {"Exercises", "The plan"}
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<h2>A</h2><p>One. Two (x). Which?</p><p>No.</p>", "One. Two (x). Which?"),
+        ("<p>Text.</p><p>How long?</p><div class='x'></div>", "How long?"),
+        ("<ul><li><strong>Trees.</strong> a</li><li><strong>Sums</strong> b</li></ul><p>c</p>", "Trees. Sums."),
+        (f"<p>Short, {'word ' * 40}.</p>", "Short…"),
+        (f"<p>{'word ' * 40}</p>", f"{'word ' * 29}…"),
+        ('<form><p>Why?</p><div class="buttons"></div><p>A hint?</p></form>', "Why?"),
+        ("<h2>A</h2><pre>x</pre>", ""),
+    ],
+)
+def test_a_slide_says_the_question_or_the_first_sentences(html: str, expected: str) -> None:
+    assert said(html) == expected
+
+
+def test_the_pipeline_of_the_first_page_is_that_of_the_simulator() -> None:
+    html = moving_pipeline_html()
+    assert html.count("<rect") == 2 * 4 * 8
+    assert "27" in re.search(r"waits: (\S+) ", html)[1], "3 of 11"
+    rows = [
+        sorted(
+            (float(x), float(w))
+            for x, y, w in re.findall(r'<rect x="([\d.]+)" y="(\d+)" width="([\d.]+)"', html)
+            if y == row
+        )
+        for row in ("0", "24", "48", "72")
+    ]
+    for row in rows:
+        assert len(row) == 16
+        assert all(x + w <= after for (x, w), (after, _) in pairwise(row)), "a device does one thing at a time"
+
+
+def test_what_a_cell_prints_is_folded_where_its_card_waits_for_a_guess(tmp_path: Path) -> None:
+    lesson, _ = example_run(tmp_path)
+    cell = Cell(kind="code", source="print(4)\nreveal(my_guess, 4)", metadata={})
+    card = shown({"text/html": '<div class="alpa-card" data-truth="4">guess first</div>'})
+    printed = {"output_type": "stream", "name": "stdout", "text": "it is 4\n"}
+    site = Site(lessons=[lesson])
+    body = page_html([RunCell(cell=cell, outputs=[printed, card])], lesson, site).body
+    assert body.index("<details>") < body.index("it is 4") < body.index("</details>") < body.index("guess first")
+    assert "<details>" not in page_html([RunCell(cell=cell, outputs=[printed])], lesson, site).body
+
+
+def test_the_live_what_if_stands_first_in_the_list_of_pages(tmp_path: Path) -> None:
+    lesson, run = example_run(tmp_path)
+    pages = [
+        read_lesson(write(tmp_path / f"{name}.ipynb", [("markdown", f"# {name}")])) for name in ("other", "what_if")
+    ]
+    html = page_html(run, lesson, Site(lessons=[lesson], pages=pages)).html
+    assert html.index('href="what_if.html"') < html.index('href="03_example.html"') < html.index('href="other.html"')
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_what_a_page_says_about_running_a_task_is_what_grades_it(tmp_path: Path) -> None:
+    task = tasks()["layout"]
+    cell = Cell(kind="code", source=f'from alpa_explore.course import task\n\ntask("{task.name}")', metadata={})
+    lesson, _ = example_run(tmp_path)
+    page = page_html([RunCell(cell=cell)], lesson, Site(lessons=[lesson])).body
+    code = unescape(re.sub(r"<[^>]+>", "", page.rpartition("<pre")[2].partition(">")[2].partition("</pre>")[0]))
+    assert task.starter in code
+    for solution, expected in ((task.right, "✓"), (task.wrong[0], "not yet")):
+        (tmp_path / "solution.py").write_text(code.replace(task.starter, solution), encoding="utf-8")
+        own = {**os.environ, "ALPA_EXPLORE_COURSE": str(tmp_path / "progress")}
+        ran = subprocess.run(
+            [sys.executable, "solution.py"], cwd=tmp_path, env=own, capture_output=True, text=True, check=True
+        )
+        assert expected in ran.stdout, ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+@pytest.mark.sweep(kept=1, in_turn=True)
+@pytest.mark.parametrize("number", ["06", "10", "12"])
+def test_a_lesson_that_solves_trains_or_rounds_gives_the_same_page_each_time(number: str, tmp_path: Path) -> None:
+    (lesson,) = read_lessons(course_folder(), [number])
+    site = Site(lessons=[lesson])
+    one, two = (page_html(run_lesson(lesson, tmp_path / name), lesson, site).html for name in ("one", "two"))
+    assert one == two
+
+
+def test_formulas_have_a_font_that_can_set_them() -> None:
+    font = (files("alpa_explore.course.site") / "font" / "stix-two-math.woff2").read_bytes()
+    assert font[:4] == b"wOF2"
+    assert len(font) < 100_000
+    assert "SIL OPEN FONT LICENSE" in (files("alpa_explore.course.site") / "font" / "OFL.txt").read_text()
+
+
 GLOSSARY = """# Glossary
 
 | word | meaning |
 |---|---|
 | **ring** | Devices that each send to the *next*. |
 | **all-reduce** | A collective whose result is the sum. |
-| **α, β** | Symbols. |"""
+| **α, β** | Symbols. |
+| **gap** *(of a solver)* | A share. |"""
 
 
 def test_a_word_of_the_glossary_is_linked_where_a_page_says_it_first(tmp_path: Path) -> None:
     glossary = read_lesson(write(tmp_path / "glossary.ipynb", [("markdown", GLOSSARY)]))
     terms = terms_of(glossary)
     assert list(terms) == ["ring", "all-reduce"]
-    text = "## The ring\n\nA string, `ring`, [ring](x.ipynb) and then two rings; a ring in an all-reduce."
+    text = "## The ring\n\nA string, `ring`, [ring](x.ipynb) and then two rings; a gap of a ring in an all-reduce."
     lesson = read_lesson(write(tmp_path / "03_x.ipynb", [("markdown", f"# 03 · X\n\n{text}")]))
     site = Site(lessons=[lesson], pages=[glossary], terms=terms)
     page = page_html([RunCell(cell=cell) for cell in lesson.cells], lesson, site).body
@@ -134,7 +256,11 @@ def test_outputs_have_a_form_without_a_kernel() -> None:
         [
             {"output_type": "stream", "name": "stdout", "text": "a <b>\n"},
             {"output_type": "stream", "name": "stderr", "text": "noise"},
-            {"output_type": "stream", "name": "stdout", "text": ["b", "c\n", "/tmp/ipykernel_12/345.py:8: x\n"]},
+            {
+                "output_type": "stream",
+                "name": "stdout",
+                "text": ["b", "c\n", "Running HiGHS 1.16.0 (git hash: x)\n", "/tmp/ipykernel_12/345.py:8: x\n"],
+            },
             shown({PLOTLY: FIGURE, "text/html": "no"}),
             shown({"text/html": ["<i>x", "</i>"], "text/plain": "no"}),
             shown({"image/png": "aGk=\n"}),
@@ -196,6 +322,8 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("latex", "expected"),
     [
+        (r"t_{max}", "<msub><mi>t</mi><mrow><mi>max</mi></mrow></msub>"),
+        (r"FLOP(ab)", '<mi>FLOP</mi><mo stretchy="false">(</mo><mi>a</mi><mi>b</mi>'),
         (r"x_i^2", "<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup>"),
         (r"\frac{a}{b}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>"),
         (r"\sum_{i=1}^{n} t_i", "<munderover><mo largeop"),
@@ -204,11 +332,12 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
         (r"\left( x \right)", '<mo stretchy="true" fence="true">(</mo><mi>x</mi>'),
         (r"\begin{cases} a & b \\ c & d \end{cases}", "<mtable><mtr>"),
         (r"a < b", "<mo>&lt;</mo>"),
+        (r"s \in \{0, 1\}", '<mo stretchy="false">{</mo><mn>0</mn>'),
         (r"\underbrace{B}_{\text{microbatches}}", "<munder><munder>"),
         (r"1{,}000", "<mn>1</mn>"),
         (r"\tfrac12 x", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>x</mi>"),
         (r"\begin{pmatrix} 0 & \tfrac12 \\ 1 & 0 \end{pmatrix}", "<mtable><mtr>"),
-        (r"f'(x)", "<msup><mi>f</mi><mo>′</mo></msup>"),
+        (r"f'(x)", '<msup><mi>f</mi><mo>′</mo></msup><mo stretchy="false">(</mo>'),
     ],
 )
 def test_formulas_are_mathml(latex: str, expected: str) -> None:
@@ -267,8 +396,11 @@ class TestBuild:
             "site.js",
             "search-index.js",
             "plotly.min.js",
+            "notebooks",
             MARK,
         }
+        assert {p.name for p in (site / "notebooks").iterdir()} == {"03_example.ipynb", "index.ipynb"}
+        assert "font/woff2;base64," in (site / "site.css").read_text()
         assert '<a href="03_example.html">03 · Example</a>' in (site / "index.html").read_text()
         loaded = re.findall(r'(?:src|href)="([^"#:]+)"', (site / "03_example.html").read_text())
         assert all((site / name.partition("#")[0]).is_file() for name in loaded)
@@ -280,9 +412,9 @@ class TestBuild:
             build_site(notebooks, tmp_path / name, priced={"llama-tiny": (1,)}, commands=commands())
             for name in ("one", "two")
         )
-        files = sorted(p.name for p in one.iterdir())
-        assert {"what_if.html", "what_if.js", "reference.html"} <= set(files)
-        assert [(one / name).read_bytes() for name in files] == [(two / name).read_bytes() for name in files]
+        names = sorted(p.name for p in one.iterdir() if p.is_file())
+        assert {"what_if.html", "what_if.js", "reference.html"} <= set(names)
+        assert [(one / name).read_bytes() for name in names] == [(two / name).read_bytes() for name in names]
         for page in one.glob("*.html"):
             text = page.read_text(encoding="utf-8")
             loaded = [
@@ -310,7 +442,7 @@ class TestBuild:
         self, notebooks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         site = build_site(notebooks, tmp_path / "site")
-        before = {p.name: p.read_bytes() for p in site.iterdir()}
+        before = {p: p.read_bytes() for p in site.rglob("*") if p.is_file()}
 
         def fail(*_: object) -> None:
             raise CourseError("Lesson 03_example failed", found="cell 2", remedy="Mend it.")
@@ -318,7 +450,7 @@ class TestBuild:
         monkeypatch.setattr(site_build, "run_lessons", fail)
         with pytest.raises(CourseError, match="03_example failed"):
             build_site(notebooks, site)
-        assert {p.name: p.read_bytes() for p in site.iterdir()} == before
+        assert {p: p.read_bytes() for p in site.rglob("*") if p.is_file()} == before
         assert sorted(p.name for p in tmp_path.iterdir()) == ["notebooks", "site"]
 
     def test_a_place_that_cannot_be_written_is_named_before_lessons_run(

@@ -30,7 +30,7 @@ ROOT = course_folder().parent
 RUN = 2
 """So many lessons are run, or more where more were changed; the others in the sweep."""
 CHOSEN = chosen(LESSONS, changed_files(ROOT), today(), RUN)
-PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer")]
+PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer", "project")]
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,23 @@ def test_the_roads_of_the_index_skip_no_lesson_and_add_up() -> None:
         assert sum(known[number].minutes for number in road) == int(minutes), names
         for place, number in enumerate(road):
             assert set(known[number].prerequisites) <= set(road[:place]), f"{number} on the road {names}"
+
+
+NAMES = """
+    A100 H100 V100 CPU GPU NVIDIA NCCL SHARP GPT OSS LM V3 H1 ZB MLP LP P0 RR RS0 S0R GB MB TFLOP PFLOPS ARCHITECTURE
+    """.split()
+"""Of devices, makers, models, software and files, units, sharding specs as lesson 05 spells them, and two terms that
+lessons 05 and 08 begin with."""
+
+
+def test_an_abbreviation_of_a_lesson_is_a_name_or_in_the_glossary() -> None:
+    glossary = "\n".join(cell.source for cell in read_lesson(PAGES[1]).cells)
+    explained = {word for bold in re.findall(r"\*\*(.+?)\*\*", glossary) for word in bold.split(", ")}
+    for lesson in LESSONS:
+        texts = "\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+        texts = re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", "", texts, flags=re.DOTALL)
+        said = {word.rstrip("s") for word in re.findall(r"\b[A-Z][A-Z0-9]+s?\b", texts)}
+        assert said - explained - set(NAMES) == set(), lesson.name
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *PAGES], ids=lambda path: path.stem)

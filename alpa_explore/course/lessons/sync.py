@@ -1,7 +1,8 @@
-"""Bring what follows from the lessons up to date: nbgrader's metadata of exercise cells, and the table of the index.
+"""Bring what follows from the lessons up to date: nbgrader's metadata of exercise cells, tables of index and guide.
 
 - A cell that asks an exercise is the student's: not locked, so that it may be edited, and no `solution`, as nbgrader
   empties such cells when it makes the version for students.
+- The table of weeks in the lecturer's guide.
 - The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it
   in the session in which the answers were given.
 """
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.course.lessons.notebook import Cell, Lesson, notebook_text, read_lessons, read_notebook, source_of
+from alpa_explore.course.lessons.weeks import weeks_table
 from alpa_explore.course.registry import exercises_of
 from alpa_explore.store.write import write_text
 
-INDEX = "index.ipynb"
+PAGES = ("index.ipynb", "lecturer.ipynb")
+"""Those that may have a table."""
 BEGIN, END = "<!-- lessons -->", "<!-- end of lessons -->"
-_BETWEEN = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+_BETWEEN = re.compile("<!-- (lessons|weeks) -->.*<!-- end of \\1 -->", re.DOTALL)
 KEY = "nbgrader"
 _VERSION = 3
 """Of nbgrader's cell metadata schema."""
@@ -29,8 +32,7 @@ def out_of_date(folder: Path) -> dict[Path, str]:
     """The notebooks of a folder that should have another text -> that text."""
     lessons = read_lessons(folder)
     texts = {lesson.path: _marked(lesson) for lesson in lessons}
-    if (index := folder / INDEX).is_file():
-        texts[index] = _indexed(index, lessons)
+    texts |= {page: _indexed(page, lessons) for name in PAGES if (page := folder / name).is_file()}
     return {path: text for path, text in texts.items() if text != notebook_text(read_notebook(path))}
 
 
@@ -62,8 +64,9 @@ def _indexed(path: Path, lessons: Sequence[Lesson]) -> str:
 
 
 def with_table(text: str, lessons: Sequence[Lesson]) -> str:
-    """`text` with the table of these lessons between the comments; unchanged where it has none."""
-    return _BETWEEN.sub(lambda _: f"{BEGIN}\n\n{lessons_table(lessons)}\n\n{END}", text)
+    """`text` with the table of these lessons, or of weeks, between the comments; unchanged where it has none."""
+    tables = {"lessons": lessons_table, "weeks": weeks_table}
+    return _BETWEEN.sub(lambda m: f"<!-- {m[1]} -->\n\n{tables[m[1]](lessons)}\n\n<!-- end of {m[1]} -->", text)
 
 
 def lessons_table(lessons: Sequence[Lesson]) -> str:

@@ -8,11 +8,13 @@ outputs     the outputs of a cell as HTML
 quiz        an exercise as a form, with what the page needs to grade it
 what_if     the tables from which a page prices layouts by itself; `what_if.md` and `what_if.js` are that page
 reference   commands, functions and files as a text, from parsers and docstrings; `examples.toml` has the examples
-words       the words of the glossary, linked where a page says them first; what the search looks through
+moving_pipeline  the picture of the first page
+words       the words of the glossary, linked where a page says them first; what is searched, and what a slide says
 markdown    text cells as HTML
 formulas    formulas as MathML, which browsers draw without a library
 tuning      limits
 
 `site.css` and `site.js` are the style and the script of every page; the script draws figures, searches and shows
-slides, and `grading.js` grades quizzes. plotly.js lies beside the pages once; those that have a figure load it.
+slides, and `grading.js` grades quizzes; `font/` has the font of formulas. plotly.js lies beside the pages once; those
+that have a figure load it.
 """

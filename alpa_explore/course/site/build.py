@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from alpa_explore.course.lessons.notebook import Cell, Lesson, read_lesson, read
 from alpa_explore.course.lessons.sync import with_table
 from alpa_explore.course.site.execute import RunCell, run_lessons
 from alpa_explore.course.site.markdown import code_styles, markdown_html
-from alpa_explore.course.site.page import GLOSSARY, SCRIPTS, Site, page_html, title_of
+from alpa_explore.course.site.page import GLOSSARY, INDEX, SCRIPTS, WHAT_IF, Site, page_html, title_of
 from alpa_explore.course.site.reference import reference_text
 from alpa_explore.course.site.what_if import what_if_tables
 from alpa_explore.course.site.words import index_script, sections_of, terms_of
@@ -25,11 +26,13 @@ from alpa_explore.errors import CourseError
 
 MARK = ".alpa-explore-course"
 """A file that says that the folder is a website of the course, which may be replaced."""
-_PAGES = ("index", GLOSSARY, "lecturer")
+_PAGES = (INDEX, GLOSSARY, "lecturer", "project")
 _FOLDERS = ("images", "pytorch")
 """Beside the notebooks, what their texts show and link."""
-_WHAT_IF, _REFERENCE = "what_if", "reference"
-_INDEX = "search-index.js"
+_REFERENCE = "reference"
+_SEARCH = "search-index.js"
+_FONT = "font/stix-two-math.woff2"
+"""STIX Two Math (SIL Open Font License), with the signs that `formulas` can write."""
 Report = Callable[[str], None]
 
 
@@ -40,12 +43,13 @@ def build_site(
     *,
     priced: Mapping[str, Sequence[int]] | None = None,
     commands: Mapping[str, argparse.ArgumentParser] | None = None,
+    repository: str = "",
     report: Report = lambda _: None,
 ) -> Path:
     """Run the lessons of a folder (or those with these numbers), and write the website to `output`.
 
     `priced` are the models of the page that prices layouts, with their numbers of nodes; `commands` those of the
-    reference. Without them the website has no such page.
+    reference. Without them the website has no such page. `repository` is the address of the source, which pages link.
     CourseError names a lesson that fails, or the folder that cannot be written; then `output` is as it was.
     """
     target = Path(os.path.realpath(output))
@@ -54,12 +58,12 @@ def build_site(
     terms = terms_of(next((page for page in pages if page.name == GLOSSARY), None))
     data: dict[str, Mapping[str, object]] = {}
     if priced:
-        pages.append(_page(_WHAT_IF, _asset("what_if.md")))
-        data[_WHAT_IF] = {"whatIf": what_if_tables(priced)}
+        pages.append(_page(WHAT_IF, _asset("what_if.md")))
+        data[WHAT_IF] = {"whatIf": what_if_tables(priced)}
         report("priced the layouts of the live what-if")
     if commands:
         pages.append(_page(_REFERENCE, reference_text(commands)))
-    site = Site(lessons=lessons, pages=pages, terms=terms)
+    site = Site(lessons=lessons, pages=pages, terms=terms, repository=repository)
     for page in (*lessons, *pages):
         _check_texts(page)
     made = _folder_beside(target)
@@ -75,13 +79,17 @@ def build_site(
             sections += sections_of(page.name, title_of(page), written.body)
         for script in (*SCRIPTS, *(f"{name}.js" for name in data)):
             _write(made / script, _asset(script))
-        _write(made / _INDEX, index_script(sections))
-        _write(made / "site.css", f"{_asset('site.css')}\n{code_styles()}\n")
+        _write(made / _SEARCH, index_script(sections))
+        _write(made / "site.css", f"{_asset('site.css')}\n{_font_face()}\n{code_styles()}\n")
         _write(made / "plotly.min.js", get_plotlyjs())
         _write(made / MARK, "Made by `alpa-explore course build`.\n")
         for name in _FOLDERS:
             if (folder := notebooks / name).is_dir():
                 shutil.copytree(folder, made / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (made / "notebooks").mkdir()
+        for page in (*lessons, *pages):
+            if page.path.is_file():
+                shutil.copy(page.path, made / "notebooks")
         _replace(made, target)
     except OSError as error:
         raise _cannot(target, str(error.strerror or error)) from error
@@ -158,6 +166,12 @@ def _write(path: Path, text: str) -> None:
 
 def _asset(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _font_face() -> str:
+    """The font of formulas, as data: a page that is opened from a file may load no font beside it."""
+    font = base64.b64encode((files(__package__) / _FONT).read_bytes()).decode()
+    return f'@font-face {{ font-family: "STIX Two Math"; src: url(data:font/woff2;base64,{font}) format("woff2"); }}'
 
 
 def _cannot(target: Path, why: str) -> CourseError:

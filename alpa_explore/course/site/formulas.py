@@ -3,6 +3,7 @@
     x_i^2, \\frac{a}{b}, \\sqrt{x}, \\sum_{i=1}^{n}, \\max_i, Greek letters, \\text{…}, \\left( … \\right),
     \\underbrace{a}_{b}, \\begin{cases} … & … \\\\ … \\end{cases}, the same with aligned
 
+Three letters and more that stand together are a word, such as FLOP or max, and set upright.
 A command that is not known is an error that names it, so that no formula is shown half.
 """
 
@@ -13,7 +14,7 @@ from html import escape
 
 from alpa_explore.errors import CourseError
 
-_TOKEN = re.compile(r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\[A-Za-z]+|\\.|\s+|\d+(?:[.,]\d+)*|.", re.DOTALL)
+_TOKEN = re.compile(r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\[A-Za-z]+|\\.|[A-Za-z]{3,}|\s+|\d+(?:[.,]\d+)*|.", re.DOTALL)
 _GREEK = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
     "varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"
@@ -124,7 +125,8 @@ class _Parser:
             return f"<mn>{token}</mn>"
         if token.isalpha():
             return f"<mi>{token}</mi>"
-        return f"<mo>{escape({'-': '−', '*': '∗'}.get(token, token))}</mo>"
+        fixed = ' stretchy="false"' if token in "()[]|" else ""
+        return f"<mo{fixed}>{escape({'-': '−', '*': '∗'}.get(token, token))}</mo>"
 
     def command(self, name: str) -> str:
         if name in _LETTERS:
@@ -160,7 +162,7 @@ class _Parser:
         if name == "left":
             return self.fence()
         if name in ("{", "}", "%", "_", "#", "&", "$", "|"):
-            return f"<mo>{escape('‖' if name == '|' else name)}</mo>"
+            return f'<mo stretchy="false">{escape("‖" if name == "|" else name)}</mo>'
         raise self.error(f"the command \\{name}")
 
     def fence(self) -> str:

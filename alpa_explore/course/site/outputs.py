@@ -15,6 +15,8 @@ from alpa_explore.figures.course.interactive import MIME_TYPE as INTERACTIVE
 PLOTLY = "application/vnd.plotly.v1+json"
 _CELL_FILE = re.compile(r"\S*ipykernel_\d+/\d+\.py")
 """The file of a cell in messages: its name has the number of the process."""
+_BANNER = re.compile(r"^(?:Running HiGHS |Includes third-party software components).*\n?", re.MULTILINE)
+"""What the solver says of itself, with its version, whether it is asked or not."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -101,7 +103,8 @@ def outputs_html(outputs: Sequence[Mapping[str, Any]], figures: Figures) -> str:
 
 
 def _printed(text: str) -> str:
-    return f'<pre class="output" tabindex="0">{escape(_CELL_FILE.sub("this cell", text.rstrip()))}</pre>'
+    shown = _CELL_FILE.sub("this cell", _BANNER.sub("", text).rstrip())
+    return f'<pre class="output" tabindex="0">{escape(shown)}</pre>'
 
 
 def _data_html(data: Mapping[str, Any], figures: Figures) -> str:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from alpa_explore.course.coding.task import task_of
 from alpa_explore.course.lessons.notebook import Lesson
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
+from alpa_explore.course.site.moving_pipeline import moving_pipeline_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
-from alpa_explore.course.site.words import Linker, with_anchors
+from alpa_explore.course.site.words import Linker, said, with_anchors
 from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
@@ -27,13 +29,21 @@ _POLICY = (
 )
 """Nothing is loaded but what lies beside the page."""
 _STUDENT = re.compile(r"^student\(", re.MULTILINE)
-"""In a cell that says who answers: the progress that it shows is nobody's here."""
+"""In a cell that says who answers, which is nobody here: the page does not show it."""
+_TASK = re.compile(r"^task\(\"([\w-]+)\"\)", re.MULTILINE)
 _GUESS = "my_guess = ..."
 """A cell in whose place the page has a field."""
+_REVEALS = "data-truth="
+"""In a card that waits for a guess."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
+_GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)/?(?:\.git)?")
 SCRIPTS = ("grading.js", "site.js")
 """Of every page."""
+INDEX = "index"
+"""The first page."""
+WHAT_IF = "what_if"
+"""The page that prices layouts, which comes first in the list."""
 GLOSSARY = "glossary"
 """The page whose words the others link."""
 _ABOUT = "Guess how a model is trained on many devices, and see what the planner finds: a course with live figures."
@@ -48,6 +58,8 @@ class Site:
     """Those that are no lessons."""
     terms: Mapping[str, str] = field(default_factory=dict)
     """Word -> meaning."""
+    repository: str = ""
+    """The address of the source, for links; '' where the pages should lead nowhere else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +90,13 @@ def page_html(
             if starts:
                 parts.append([])
             parts[-1].append(piece)
+    texts = ["".join(part) for part in parts if part]
     body = "\n".join(
-        f'<section class="part" id="part-{number}">{"".join(part)}</section>'
-        for number, part in enumerate(part for part in parts if part)
+        f'<section class="part" id="part-{number}" data-said="{escape(said(text), quote=True)}">{text}</section>'
+        for number, text in enumerate(texts)
     )
+    below = _goals(lesson) + (moving_pipeline_html() if lesson.name == INDEX else "")
+    body = body.replace("</h1>", f"</h1>{below}", 1)
     every = {"figures": figures.data, "quizzes": quizzes, "guesses": guess_kinds(), **themes(), **(data or {})}
     return Page(html=_document(lesson, site, body, every, scripts), body=body)
 
@@ -113,15 +128,40 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
         return ""
     if cell.source.strip() == _GUESS:
         return guess_html()
+    if _STUDENT.search(cell.source):
+        return ""
     code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
     if code and (count := cell.source.count("\n") + 1) > tuning.OPEN_LINES:
         code = f"<details><summary>{count} lines of Python</summary>{code}</details>"
-    outputs = [] if _STUDENT.search(cell.source) else run.outputs
+    outputs = run.outputs
     if run.plan is not None:
         # The widget and the table that stands for it where there is no kernel.
         outputs = [o for o in outputs if WIDGET not in o.get("data", {}) and "alpa-saved" not in str(o.get("data", {}))]
+    if any(_REVEALS in str(o.get("data", {}).get("text/html", "")) for o in outputs):
+        # What is printed beside a card that asks for a guess would tell the answer.
+        told, outputs = _apart(outputs)
+        code += f"<details><summary>What it prints</summary>{outputs_html(told, figures)}</details>" if told else ""
     shown = outputs_html(outputs, figures) + (plan_html(run.plan, figures) if run.plan is not None else "")
+    if asked := _TASK.search(cell.source):
+        shown += _by_hand_html(asked[1])
     return f'<div class="cell">{code}{shown}</div>'
+
+
+def _apart(outputs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """What was printed, and what else was shown."""
+    printed = [output for output in outputs if output["output_type"] == "stream" and output["name"] == "stdout"]
+    return printed, [output for output in outputs if output not in printed]
+
+
+def _by_hand_html(name: str) -> str:
+    """How to run and grade a coding task, which a page cannot do."""
+    task = task_of(name)
+    file = f'from alpa_explore.course import task\n\n\n{task.starter}\n\n\nprint(task("{name}", {task.function}))'
+    return (
+        "<p>A page cannot run it. In a checkout of alpa_explore, after <code>make install</code>, complete this file "
+        "as <code>solution.py</code>. Then <code>.venv/bin/python solution.py</code> grades it, and says where it "
+        f"differs.</p>{code_html(file)}"
+    )
 
 
 def title_of(lesson: Lesson) -> str:
@@ -157,14 +197,16 @@ def _document(lesson: Lesson, site: Site, body: str, data: dict[str, Any], scrip
 <a class="home" href="index.html">How to train a model on many devices</a>
 <search><input type="search" id="search" placeholder="Search" aria-label="Search the course" autocomplete="off">
 <ol id="found" hidden></ol></search>
-<span class="tools"><button type="button" id="slides" title="Slides (S); arrow keys, Escape">Slides</button>
+<span class="tools">
+<button type="button" id="slides" title="Slides (S): arrow keys turn, N shows notes">Slides</button>
 <button type="button" id="theme" title="Light or dark">Theme</button></span>
 </header>
 <div class="columns">
 <nav aria-label="Lessons"><details open><summary>Lessons</summary>{_links(lesson, site)}</details></nav>
 <main>
-{_goals(lesson)}{body}
+{body}
 <p class="turn">{_turn(before, "←")}{_turn(after, "→")}</p>
+<footer class="note">{_source(lesson, site)}</footer>
 </main>
 </div>
 <div id="counter" aria-live="polite" hidden></div>
@@ -176,11 +218,12 @@ def _document(lesson: Lesson, site: Site, body: str, data: dict[str, Any], scrip
 
 
 def _links(here: Lesson, site: Site) -> str:
+    others = [page for page in site.pages if page.name not in (INDEX, WHAT_IF)]
+    tried = [page for page in site.pages if page.name == WHAT_IF]
     items = [
         f'<li><a href="{page.name}.html"{" aria-current=page" if page == here else ""}>'
         f"{escape(title_of(page))}</a></li>"
-        for page in (*site.lessons, *site.pages)
-        if page.name != "index"
+        for page in (*tried, *site.lessons, *others)
     ]
     return f"<ul>{''.join(items)}</ul>"
 
@@ -189,8 +232,19 @@ def _goals(lesson: Lesson) -> str:
     if not lesson.number or not lesson.goals:
         return ""
     goals = "".join(f"<li>{escape(goal)}</li>" for goal in lesson.goals)
-    builds = f" It builds on {', '.join(lesson.prerequisites)}." if lesson.prerequisites else ""
-    return f'<aside class="goals"><p>{lesson.minutes} minutes.{builds} After it you can</p><ul>{goals}</ul></aside>'
+    return f'<aside class="goals"><p>After it you can</p><ul>{goals}</ul></aside>'
+
+
+def _source(lesson: Lesson, site: Site) -> str:
+    """Links to the notebook, to the source, and to where it runs without installing."""
+    file = f"notebooks/{lesson.path.name}"
+    links = [f'<a href="{file}" download>This page as a notebook</a>'] if lesson.path.is_file() else []
+    if site.repository:
+        links.append(f'<a href="{escape(site.repository, quote=True)}">Source</a>')
+        if owned := _GITHUB.fullmatch(site.repository):
+            address = f"https://mybinder.org/v2/gh/{owned[1]}/HEAD?urlpath=lab/tree/{file}"
+            links.append(f'<a href="{address}">Run it on Binder</a>')
+    return " · ".join([*links, "alpa_explore, Apache-2.0"])
 
 
 def _turn(lesson: Lesson | None, arrow: str) -> str:

@@ -28,6 +28,10 @@
   let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
+  const SEVERAL = 640; // pixels of a figure with several panels or buttons
+  const KEY = 45; // pixels of the sign of a name in a legend
+  const MANY = 8; // traces: their legend needs room
+  const LETTER = 9; // pixels of a letter of a title, in a wide font
   const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
 
   // --- Figures: drawn when they come near the screen, and again in another theme.
@@ -66,12 +70,22 @@
     }
     return lines.join("<br>");
   };
-  const fitTitle = (layout, place) => {
-    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / 8));
+  // Lines that a legend above the plot takes: one, or columns as wide as its longest name.
+  const legendLines = ({ data, layout }, width) => {
+    const names = data.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name }) => name.length);
+    if (layout.showlegend === false || layout.legend?.y !== 1 || names.length < 2) return 1;
+    const widths = names.map((letters) => KEY + (LETTER - 2) * letters);
+    if (widths.reduce((sum, one) => sum + one) <= width) return 1;
+    return Math.ceil(widths.length / Math.max(1, Math.floor(width / Math.max(...widths))));
+  };
+  const fitTitle = ({ data, layout }, place) => {
+    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / LETTER));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);
-    const more = 20 * (fitting.split("<br>").length - text.split("<br>").length);
+    const { l = 80, r = 80 } = layout.margin ?? {};
+    const lines = fitting.split("<br>").length - text.split("<br>").length;
+    const more = 20 * (lines + legendLines({ data, layout }, place.clientWidth - l - r) - 1);
     layout.title.text = fitting;
     if (more > 0) {
       layout.margin = { ...layout.margin, t: (layout.margin?.t ?? 80) + more };
@@ -83,10 +97,11 @@
     const drawn = Boolean(place._fullLayout);
     const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
     const figure = themed(figures[Number(place.dataset.figure)], active);
-    // A figure with many labels scrolls on a page that is too narrow for it.
-    const least = figure.layout.meta?.least_width;
+    // A figure with many labels, panels or buttons scrolls on a page that is too narrow for it.
+    const { meta, xaxis2, updatemenus } = figure.layout;
+    const least = meta?.least_width ?? (xaxis2 || updatemenus || figure.data.length > MANY ? SEVERAL : 0);
     place.style.minWidth = least ? `${least}px` : "";
-    fitTitle(figure.layout, place);
+    fitTitle(figure, place);
     if (drawn && place.dataset.drawn === theme()) {
       // Another state of the figure on screen.
       await Plotly.react(place, { ...figure, config });
@@ -298,25 +313,70 @@
     event.stopPropagation();
   });
 
-  // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
-  const parts = [...document.querySelectorAll("main .part")];
+  // --- Slides: a title, what the part says in at most 30 words, and one figure or formula; a part with several figures is
+  // several slides. ?slides opens them, arrow keys turn, N shows the text of the part as the speaker's notes.
+  const PICTURES = "figure, .formula, .output > svg, img";
+  const deck = [...document.querySelectorAll("main .part")].flatMap((part) => {
+    const all = [...part.querySelectorAll(PICTURES)].filter((picture) => !picture.closest("details, form"));
+    const figures = all.filter((picture) => !picture.matches(".formula"));
+    const pictures = figures.length ? figures : all.slice(0, 1);
+    return (pictures.length ? pictures : [null]).map((picture) => ({ part, picture }));
+  });
   const counter = document.getElementById("counter");
+  const notes = document.createElement("aside");
+  notes.id = "notes";
+  document.body.append(notes);
+  const saying = document.createElement("p");
+  saying.className = "said";
   let shown = -1;
+  // A picture that is taller than what is left of the screen is shown smaller.
+  const FOOT = 50; // pixels below it
+  const fit = (picture) => {
+    const { top, height } = picture.getBoundingClientRect();
+    const scale = Math.min(1, Math.max(0.4, (window.innerHeight - top - window.scrollY - FOOT) / height));
+    if (scale === 1) return;
+    picture.style.transform = `scale(${scale})`;
+    picture.style.transformOrigin = "top left";
+    picture.style.marginBottom = `${(scale - 1) * height}px`;
+  };
+  const clear = () => {
+    if (shown >= 0) deck[shown].picture?.style.removeProperty("transform");
+    if (shown >= 0) deck[shown].picture?.style.removeProperty("margin-bottom");
+    for (const element of document.querySelectorAll(".part.shown, .on")) element.classList.remove("shown", "on");
+    saying.remove();
+  };
   const show = (number) => {
-    shown = Math.min(Math.max(number, 0), parts.length - 1);
-    parts.forEach((part, place) => part.classList.toggle("shown", place === shown));
-    counter.textContent = `${shown + 1} of ${parts.length}`;
+    clear();
+    shown = Math.min(Math.max(number, 0), deck.length - 1);
+    const { part, picture } = deck[shown];
+    part.classList.add("shown");
+    for (let element = picture; element && element !== part; element = element.parentElement) element.classList.add("on");
+    const title = part.querySelector("h1, h2, h3, h4");
+    title?.classList.add("on");
+    for (let element = title?.parentElement; element && element !== part; element = element.parentElement) {
+      element.classList.add("on");
+    }
+    saying.textContent = part.dataset.said;
+    if (part.dataset.said) (title ?? part).insertAdjacentElement(title ? "afterend" : "afterbegin", saying);
+    counter.textContent = `${shown + 1} of ${deck.length}`;
+    const texts = part.querySelectorAll(":scope > :is(p, ul, ol, .scroll):not(.said), form.quiz > :is(p, fieldset)");
+    const next = deck[shown + 1]?.part.querySelector("h1, h2, h3, h4")?.textContent;
+    notes.replaceChildren(...[...texts].map((text) => text.cloneNode(true)));
+    if (next) notes.append(`Next: ${next}`);
     window.scrollTo(0, 0);
+    if (picture) fit(picture);
     window.dispatchEvent(new Event("resize"));
   };
   const slides = (on) => {
+    const top = deck.findIndex(({ part }) => part.getBoundingClientRect().bottom > 80);
     document.body.classList.toggle("slides", on);
     counter.hidden = !on;
     if (on) {
-      const top = parts.findIndex((part) => part.getBoundingClientRect().bottom > 80);
       show(shown >= 0 ? shown : Math.max(top, 0));
     } else {
-      const part = parts[shown];
+      const part = deck[shown]?.part;
+      clear();
+      document.body.classList.remove("noted");
       shown = -1;
       part?.scrollIntoView();
       window.dispatchEvent(new Event("resize"));
@@ -329,8 +389,9 @@
     if (event.key === "s" || event.key === "S") slides(!on);
     else if (on && event.key === "Escape") slides(false);
     else if (on && event.key in turns) show(shown + turns[event.key]);
+    else if (on && (event.key === "n" || event.key === "N")) document.body.classList.toggle("noted");
     else if (on && event.key === "Home") show(0);
-    else if (on && event.key === "End") show(parts.length - 1);
+    else if (on && event.key === "End") show(deck.length - 1);
     else return;
     event.preventDefault();
   });

@@ -1,4 +1,4 @@
-"""The words of the pages: the glossary on each of them, and what the search looks through.
+"""The words of the pages: the glossary on each of them, what the search looks through, and what a slide says.
 
 The first time that a word of the glossary stands in a text, its meaning can be read there.
 """
@@ -12,7 +12,7 @@ from html import escape, unescape
 
 from alpa_explore.course.lessons.notebook import Lesson
 
-_ROW = re.compile(r"^\| \*\*(.+?)\*\*(?: \*?\(.*?\)\*?)? \| (.+?) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| \*\*(.+?)\*\*( \*\(.*?\)\*)? \| (.+?) \|$", re.MULTILINE)
 _CELL = re.compile(r"(<td[^>]*>)<strong>(.+?)</strong>")
 _MARKUP = re.compile(r"<[^>]+>")
 _CLOSED = re.compile(r"<(a|b|strong|code|pre|math|h[1-6]|button|label|form|summary|th)\b.*?</\1>|<[^>]+>", re.DOTALL)
@@ -20,13 +20,22 @@ _CLOSED = re.compile(r"<(a|b|strong|code|pre|math|h[1-6]|button|label|form|summa
 _HEADING = re.compile(r'<h[1-3] id="([^"]*)">(.*?)</h[1-3]>', re.DOTALL)
 _DROPPED = re.compile(r"<(math|pre|figure|details|form|script|style|aside)\b.*?</\1>", re.DOTALL)
 _SPACES = re.compile(r"\s+")
+_FIRST = re.compile(r"<p[ >].*?</p>", re.DOTALL)
+_ITEM = re.compile(r"<li>(?:<p>)?\s*<strong>(.*?)</strong>", re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.?!:])\s+(?=[^a-z])")
+_CLAUSE = re.compile(r"(?<=[;:,])\s+")
+_UNSAID = re.compile(r"<(h[1-6]|details|figure|pre)\b.*?</\1>|<div class=\"buttons\">.*", re.DOTALL)
+_BEFORE_MARK = re.compile(r" (?=[.,;?!)])|(?<=\() ")
+SLIDE_WORDS = 30
+"""Of a slide, beside its title."""
 
 
 def terms_of(glossary: Lesson | None) -> Mapping[str, str]:
-    """Word -> meaning, as the glossary has them; none without one. Rows of two words, such as symbols, are left out."""
+    """Word -> meaning, as the glossary has them; none without one. Left out are rows of two words, such as symbols, and
+    words that texts use in another sense, too: those whose row says *(of what)*."""
     texts = () if glossary is None else (cell.source for cell in glossary.cells if cell.kind == "markdown")
     rows = (row for text in texts for row in _ROW.findall(text))
-    return {word: meaning for word, meaning in rows if "," not in word}
+    return {word: meaning for word, of_what, meaning in rows if "," not in word and not of_what}
 
 
 def anchor(word: str) -> str:
@@ -80,6 +89,30 @@ def sections_of(page: str, title: str, body: str) -> list[list[str]]:
         [f"{page}.html#{heading[1]}", title, _words(heading[2]), _words(body[heading.end() : end])]
         for heading, end in zip(headings, ends, strict=True)
     ]
+
+
+def said(html: str) -> str:
+    """What a slide says of a part: its question, else its first sentences, or the bold words of its list."""
+    text = _UNSAID.sub("", html)
+    paragraphs = [_plain(p) for p in _FIRST.findall(text)]
+    asked = [p for p in paragraphs if p.endswith("?")]
+    items = ". ".join(_plain(item).rstrip(".:") for item in _ITEM.findall(text))
+    best = asked[-1] if asked else (paragraphs or [""])[0]
+    if items and not asked and (not paragraphs or text.find("<li>") < text.find("<p")):
+        best = f"{items}."
+    for cut in (_SENTENCE, _CLAUSE):
+        kept = list[str]()
+        for sentence in cut.split(best):
+            if len(" ".join([*kept, sentence]).split()) > SLIDE_WORDS:
+                break
+            kept.append(sentence)
+        if kept:
+            return " ".join(kept).rstrip(",;:") + ("…" if cut is _CLAUSE else "")
+    return " ".join([*best.split()[: SLIDE_WORDS - 1], "…"])
+
+
+def _plain(html: str) -> str:
+    return _BEFORE_MARK.sub("", _SPACES.sub(" ", unescape(_MARKUP.sub(" ", html)))).strip()
 
 
 def index_script(sections: list[list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""Formulations of one sharding problem beside each other, for several stages: size, seconds, and gap to the optimum."""
+"""Formulations of one sharding problem beside each other, for several stages: size, and gap to the optimum."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ _BUTTONS_BELOW = 64
 
 @with_theme
 def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
-    """A button for each stage; three panels: variables (hatched: constraints), seconds, and the gap of the answer
-    (hatched: before its repair)."""
+    """A button for each stage; two panels: variables (hatched: constraints), and the gap of the answer (hatched: before
+    its repair)."""
     rows = [row for comparison in comparisons.values() for row in comparison.rows]
     gaps = [gap for c in comparisons.values() for row in c.rows for gap in (c.gap(row), c.gap_before(row) or 0.0)]
     sizes = _decades([size for row in rows for size in (row.variables, row.constraints) if size])
@@ -34,11 +34,10 @@ def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
         )
         states.append(State(label=name, sentence=sentence, traces=_bars(comparison, 1.01 * 10.0 ** sizes[0])))
     small, decades = {"standoff": 6, "size": 12}, {"type": "log", "dtick": 1}
-    seconds, gap_span = _decades([row.total_seconds for row in rows]), (0.0, 140 * max(*gaps, 1e-3))
+    gap_span = (0.0, 140 * max(*gaps, 1e-3))
     axes: Trace = {
-        "xaxis": axis("variables; hatched: constraints", sizes, domain=[0.0, 0.29], **decades, **small),
-        "xaxis2": axis("time to solve (s)", seconds, domain=[0.36, 0.63], **decades, **small),
-        "xaxis3": axis("% above the optimum; hatched: before repair", gap_span, domain=[0.70, 0.94], nticks=5, **small),
+        "xaxis": axis("variables; hatched: constraints", sizes, domain=[0.0, 0.44], **decades, **small),
+        "xaxis2": axis("% above the optimum; hatched: before repair", gap_span, domain=[0.52, 0.94], nticks=5, **small),
     }
     return menu_figure(
         states,
@@ -64,17 +63,15 @@ def _bars(comparison: Comparison, least: float) -> list[Trace]:
     rows = comparison.rows
     before, after = [comparison.gap_before(row) for row in rows], [comparison.gap(row) for row in rows]
     variables, constraints = [row.variables for row in rows], [row.constraints for row in rows]
-    seconds = [row.total_seconds for row in rows]
     columns = (
         ("x", "variables", variables, [units.count(n) if n else "no ILP" for n in variables], 0, ""),
         ("x", "constraints", constraints, [units.count(n) if n else "" for n in constraints], 4, "/"),
-        ("x2", "in all", seconds, [units.seconds(s) for s in seconds], 2, ""),
-        ("x3", "before the repair", before, ["illegal" if g is None else units.percent(g) for g in before], 1, "/"),
-        ("x3", "above the optimum", after, [units.percent(g) for g in after], 5, ""),
+        ("x2", "before the repair", before, ["illegal" if g is None else units.percent(g) for g in before], 1, "/"),
+        ("x2", "above the optimum", after, [units.percent(g) for g in after], 5, ""),
     )
     traces = []
     for x, name, values, texts, color, shape in columns:
-        lengths = [100 * (v or 0.0) for v in values] if x == "x3" else [v or least for v in values]
+        lengths = [100 * (v or 0.0) for v in values] if x == "x2" else [v or least for v in values]
         looks = {"constraintext": "none", "cliponaxis": False, "xaxis": x, **labels(texts, "outside", 11)}
         hover = f"%{{y}}: %{{text}} {name}"
         names = [row.solver for row in rows]

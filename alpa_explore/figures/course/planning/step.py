@@ -51,4 +51,4 @@ def step_figure(graphs: Mapping[str, TrainingGraph], name: str) -> Drawing:
             traces.append(bars(list(table), shares, color, shape, name=kind, hover=hover, **looks))
         states.append(State(label=label, sentence=sentence, traces=traces))
     axes: Trace = {"xaxis": {"type": "category"}, "yaxis": axis("share of the FLOPs", (0, 0.9), tickformat=".0%")}
-    return slider_figure(states, name, barmode="stack", bargap=0.4, **axes)
+    return slider_figure(states, name, barmode="stack", bargap=0.4, uniformtext={"minsize": 10, "mode": "hide"}, **axes)

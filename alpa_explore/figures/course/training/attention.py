@@ -63,6 +63,7 @@ def causal_balance_figure(devices: int, order: str) -> Drawing:
         [*traces, bars(names, relative.tolist(), colors, **looks)],
         f"{devices} devices, {order}: {busiest if most > 1 + 1e-9 else 'all compute equally much'}",
         height=360,
+        uniformtext={"minsize": 10, "mode": "hide"},
         xaxis=axis("keys, in chunks of the sequence", (0, chunks), domain=[0, 0.55]),
         yaxis=axis("queries, in chunks", (chunks - 0.5, -0.5), dtick=1),
         xaxis2={"domain": [0.65, 1]},

@@ -122,9 +122,8 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
     ]
     return drawing(
         traces,
-        f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, of which "
-        "the "
-        f"device waits {units.percent(found.exposed_seconds / found.seconds)}",
+        f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, "
+        f"of which the device waits {units.percent(found.exposed_seconds / found.seconds)}",
         height=320,
         barmode="overlay",
         xaxis=axis("ms", rangemode="tozero"),

@@ -59,9 +59,8 @@ def layout_cloud_figure(asked: Layouts, step: str, coloured: str) -> Drawing:
     traces.append(line([limit, limit], [0, slowest], ink, 2, "dash", name="memory of a device", listed=False))
     return drawing(
         traces,
-        f"{asked.model} on {asked.cluster}, {step}: {len(left):,} of {len(asked.ranked):,} layouts, the fastest that "
-        "fits "
-        f"takes {units.seconds(fastest)}",
+        f"{asked.model} on {asked.cluster}, {step}: {len(left):,} of {len(asked.ranked):,} layouts; "
+        f"the fastest that fits takes {units.seconds(fastest)}",
         height=480,
         xaxis=axis("GiB of the fullest device", (0, 3 * limit)),
         yaxis=axis("seconds of an iteration", (0, slowest)),
