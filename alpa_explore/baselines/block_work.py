@@ -243,6 +243,8 @@ class _Reader:
             self._kernels[index] = (kernel, *self.model.others(operator, self.graph.tensors, strategy))
         for axis, exchanges in enumerate(strategy.exchanges):
             for exchange in exchanges:
+                if exchange.is_number:
+                    continue
                 call = CollectiveCall(
                     kind=exchange.kind,
                     bytes=self.model.sent_bytes(exchange, strategy),
