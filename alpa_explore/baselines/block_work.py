@@ -34,6 +34,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.numerics.liveness import peak_bytes
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.strategy import Strategy
 
 
 class Counted(enum.Enum):
@@ -207,17 +208,16 @@ class _Reader:
         """Operator -> its kernel, and those that it needs beside it."""
         self._calls: list[tuple[CollectiveCall, int | None, int]] = []
         """With the operators beside which they run, and those that they are for."""
-        self._local: dict[int, float] = {}
-        """Tensor -> bytes on one device."""
+        self._local = problem.local_bytes(choices)
+        """Tensor -> bytes on one device, 0 of what is not counted."""
+        self._local |= {t: 0.0 for index in self._left_out for t in self.graph.operators[index].outputs}
         self._elements, self._of_experts, self._tensors = np.zeros((3, self.layered.num_layers))
 
     def parts(self) -> tuple[PartWork, ...]:
         """The work of all parts."""
         for node, choice in zip(self.problem.nodes, self.choices, strict=True):
-            if node.kind is NodeKind.OPERATOR:
-                self._hold_outputs(node.subject, choice)
-                if node.subject not in self._left_out:
-                    self._add_operator(node.subject, choice)
+            if node.priced is not None and node.kind is NodeKind.OPERATOR and node.subject not in self._left_out:
+                self._add_operator(node.subject, node.priced.strategies[choice])
             elif node.kind is NodeKind.SOURCE:
                 _, local = self.model.specs(self.graph.tensors[node.subject], partial=False)
                 self._local[node.subject] = float(local[choice])
@@ -235,9 +235,8 @@ class _Reader:
         read = (self.graph.tensors[t] for t, places in readers.items() if places.issuperset(parts))
         return sum(self._local.get(t.index, 0.0) / t.bytes * t.elements for t in read)
 
-    def _add_operator(self, index: int, choice: int) -> None:
+    def _add_operator(self, index: int, strategy: Strategy) -> None:
         operator = self.graph.operators[index]
-        strategy = self.model.operator(self.graph, index).strategies[choice]
         kernel = self.model.kernel(operator, self.graph.tensors, strategy)
         if not kernel.is_view:
             self._kernels[index] = (kernel, *self.model.others(operator, self.graph.tensors, strategy))
@@ -252,12 +251,6 @@ class _Reader:
                     copies=exchange.copies,
                 )
                 self._calls.append((call, index if exchange.beside else None, index))
-
-    def _hold_outputs(self, index: int, choice: int) -> None:
-        """The bytes of what an operator makes, 0 where it is not counted."""
-        sizes = self.model.operator(self.graph, index).output_bytes
-        for place, tensor in enumerate(self.graph.operators[index].outputs):
-            self._local[tensor] = 0.0 if index in self._left_out else float(sizes[place][choice])
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
