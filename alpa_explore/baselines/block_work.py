@@ -25,6 +25,7 @@ from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recompute
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
+from alpa_explore.intra_op.problem.sharding_problem import unrestricted_choices
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
@@ -104,7 +105,7 @@ def decoder_work(
     layered = stages["none"].layered
     model, used = CostModel(device, mesh.squeezed()), tuple(roles[axis] for axis in mesh.axes)
     problem = build_stage_problem(stages["none"], model)
-    permitted, choices_of, _ = permitted_problem(problem, used)
+    permitted, kept = permitted_problem(problem, used)
     solution = solve(permitted)
     if not solution.choices:
         raise OptionError(
@@ -112,7 +113,7 @@ def decoder_work(
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    reader = _Reader(problem, choices_of(solution.choices), counted, stages)
+    reader = _Reader(problem, unrestricted_choices(kept, solution.choices), counted, stages)
     works = reader.parts()
     return DecoderWork(
         embedding=works[0],

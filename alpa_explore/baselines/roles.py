@@ -33,7 +33,7 @@ A node without a strategy that follows all roles (a bias whose size is not divis
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -160,9 +160,9 @@ def permitted_problem(
     *,
     inverse_b: float = 0.0,
     sums_once: bool = False,
-) -> tuple[ShardingProblem, Callable[[Sequence[int]], tuple[int, ...]], tuple[Ints, ...]]:
-    """(the sharding problem at 1/B of the strategies that follow `roles` alone, a choice of it -> one of the stage
-    problem, the strategies of each node that are left); the other arguments are those of `strategies_for_roles`.
+) -> tuple[ShardingProblem, tuple[Ints, ...]]:
+    """(the sharding problem at 1/B of the strategies that follow `roles` alone, which they are of each node); the other
+    arguments are those of `strategies_for_roles`.
 
     Among equally fast choices the leanest is the best: a weight that is stored in shards costs no time.
     """
@@ -173,7 +173,7 @@ def permitted_problem(
     )
     price = TIE_SECONDS / problem.model.device.memory_bytes
     priced = problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=1, kept=kept)
-    return priced, lambda of_kept: tuple(int(left[k]) for left, k in zip(kept, of_kept, strict=True)), kept
+    return priced, kept
 
 
 def _routed(node: Node, axis: int, role: Role) -> Flags:

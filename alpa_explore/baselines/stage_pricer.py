@@ -18,7 +18,7 @@ from alpa_explore.baselines.roles import Role, permitted_problem
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, SolverError
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem, unrestricted_choices
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
@@ -145,7 +145,7 @@ class StagePricer:
         memory = self.cluster.device.memory_bytes
         if fastest is None or fastest[1].peak_bytes(held) <= memory:
             return fastest
-        problem, permitted, choices_of, kept = self._permitted(first, last, mesh, roles, sums_once=self._sums_once[key])
+        problem, permitted, kept = self._permitted(first, last, mesh, roles, sums_once=self._sums_once[key])
         # Kept where nothing that fits is found: the error states by how much it is too large.
         self._solved[limited_key] = fastest
         with suppress(SolverError):  # out of time
@@ -154,22 +154,22 @@ class StagePricer:
             fitting = solve_limited(permitted, limit, time_limit_seconds=FITTING_SECONDS)
             self._solves += 1
             if fitting.choices:
-                self._solved[limited_key] = self._store(problem, choices_of(fitting.choices))
+                self._solved[limited_key] = self._store(problem, unrestricted_choices(kept, fitting.choices))
         return self._solved[limited_key]
 
     def _fastest(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], *, sums_once: bool
     ) -> tuple[str, StageTotals] | None:
-        problem, permitted, choices_of, _ = self._permitted(first, last, mesh, roles, sums_once=sums_once)
+        problem, permitted, kept = self._permitted(first, last, mesh, roles, sums_once=sums_once)
         solution = solve(permitted)
         self._solves += 1
         self._variables += permitted.variables
         self._constraints += len(permitted.node_costs) + sum(sum(m.shape) for m in permitted.edge_costs)
-        return self._store(problem, choices_of(solution.choices)) if solution.choices else None
+        return self._store(problem, unrestricted_choices(kept, solution.choices)) if solution.choices else None
 
     def _permitted(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], *, sums_once: bool
-    ) -> tuple[StageProblem, ShardingProblem, Callable[[Sequence[int]], tuple[int, ...]], tuple[Ints, ...]]:
+    ) -> tuple[StageProblem, ShardingProblem, tuple[Ints, ...]]:
         """The stage problem, and of it `permitted_problem`."""
         stop_if_cancelled(self.cancel, f"{self._solves} of its stages were solved")
         problem = self.problem(first, last, mesh)
