@@ -16,10 +16,10 @@ baseline           the public function: a graph or a catalogue model, a cluster 
 Plans and layouts are evaluated from two forms of the same choice. A search needs tables of every strategy
 (`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice
 (`block_work`), without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew
-with every trial of the figures. The costs of a kernel, a collective, a pass and what is paid once an iteration
-(`cost.stage_seconds`) and the simulator are the same functions. What `layout_price` adds up itself is the sum over the
-parts of a stage, and 1F1B in closed form, which is tested against the simulator;
-`tests/uniform_layouts/test_agreement.py` opens layouts as plans and compares seconds (0.1 %) and bytes.
+with every trial of the figures. The costs of a kernel, a collective, a send between stages, a pass and what is paid
+once an iteration (`cost.stage_seconds`), the microbatches that a stage holds, and the simulator are the same functions.
+What `layout_price` adds up itself is the sum over the parts of a stage, and what replicas exchange;
+`tests/uniform_layouts/test_agreement.py` opens layouts as plans and compares seconds (0.2 %) and bytes.
 
 It stands above the planner, which it calls for the baselines that are plans under constraints. It imports neither
 figures nor runtime, torch or Dask.

@@ -10,15 +10,14 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TypeAlias
 
 import numpy as np
 
 from alpa_explore.baselines.layout import RECOMPUTED
-from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.baselines.roles import Role, permitted_problem
 from alpa_explore.cluster import Device, LogicalMesh, Software
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
@@ -26,7 +25,7 @@ from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recompute
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.intra_op.regrets import pinned
+from alpa_explore.intra_op.problem.sharding_problem import unrestricted_choices
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
@@ -35,8 +34,8 @@ from alpa_explore.intra_op.stage.recomputation import NONE, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.numerics.liveness import peak_bytes
-from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.strategy import Strategy
 
 
 class Counted(enum.Enum):
@@ -106,16 +105,15 @@ def decoder_work(
     layered = stages["none"].layered
     model, used = CostModel(device, mesh.squeezed()), tuple(roles[axis] for axis in mesh.axes)
     problem = build_stage_problem(stages["none"], model)
-    # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
-    priced = problem.at(inverse_b=0.0, memory_price=TIE_SECONDS / device.memory_bytes, microbatches_held=1)
-    solution = solve(pinned(priced, strategies_for_roles(problem, used)))
+    permitted, kept = permitted_problem(problem, used)
+    solution = solve(permitted)
     if not solution.choices:
         raise OptionError(
             "The layout has no legal sharding",
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    reader = _Reader(problem, solution.choices, counted, stages)
+    reader = _Reader(problem, unrestricted_choices(kept, solution.choices), counted, stages)
     works = reader.parts()
     return DecoderWork(
         embedding=works[0],
@@ -193,9 +191,6 @@ def _expert_operators(graph: TrainingGraph) -> frozenset[int]:
     )
 
 
-_Calls: TypeAlias = list[tuple[CollectiveCall, int | None, int]]
-
-
 class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
@@ -204,35 +199,26 @@ class _Reader:
     ) -> None:
         self.problem, self.choices, self.stages = problem, choices, stages
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
-        count, routed = (
-            problem.stage.layered.num_layers,
-            _expert_operators(self.graph) if counted is not Counted.ALL else frozenset(),
-        )
+        routed = _expert_operators(self.graph) if counted is not Counted.ALL else frozenset()
         self._left_out = frozenset(
             o.index
             for o in self.graph.operators
             if counted is not Counted.ALL and (o.index in routed) is (counted is Counted.OTHERS)
         )
-        self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
-        self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
+        self._kernels: dict[int, tuple[Kernel, ...]] = {}
+        """Operator -> its kernel, and those that it needs beside it."""
+        self._calls: list[tuple[CollectiveCall, int | None, int]] = []
         """With the operators beside which they run, and those that they are for."""
-        self._kernel_of: dict[int, int] = {}
-        """Operator -> its kernel in its pass; those that it needs beside it follow."""
-        self._others: dict[int, int] = {}
-        self._launches = np.zeros((count, 2), dtype=np.int64)
-        self._local: dict[int, float] = {}
-        """Tensor -> bytes on one device."""
-        self._elements, self._of_experts = np.zeros(count), np.zeros(count)
-        self._expert_layers = np.zeros((count, 2), dtype=np.int64)
-        self._tensors = np.zeros(count, dtype=np.int64)
+        self._local = problem.local_bytes(choices)
+        """Tensor -> bytes on one device, 0 of what is not counted."""
+        self._local |= {t: 0.0 for index in self._left_out for t in self.graph.operators[index].outputs}
+        self._elements, self._of_experts, self._tensors = np.zeros((3, self.layered.num_layers))
 
     def parts(self) -> tuple[PartWork, ...]:
         """The work of all parts."""
         for node, choice in zip(self.problem.nodes, self.choices, strict=True):
-            if node.kind is NodeKind.OPERATOR:
-                self._hold_outputs(node.subject, choice)
-                if node.subject not in self._left_out:
-                    self._add_operator(node.subject, choice)
+            if node.priced is not None and node.kind is NodeKind.OPERATOR and node.subject not in self._left_out:
+                self._add_operator(node.subject, node.priced.strategies[choice])
             elif node.kind is NodeKind.SOURCE:
                 _, local = self.model.specs(self.graph.tensors[node.subject], partial=False)
                 self._local[node.subject] = float(local[choice])
@@ -250,37 +236,22 @@ class _Reader:
         read = (self.graph.tensors[t] for t, places in readers.items() if places.issuperset(parts))
         return sum(self._local.get(t.index, 0.0) / t.bytes * t.elements for t in read)
 
-    def _place(self, operator: int) -> tuple[int, int]:
-        """(part, 0 for forward and 1 for backward) of an operator."""
-        return self.layered.layer_of[operator], int(self.graph.operators[operator].phase is Phase.BACKWARD)
-
-    def _add_operator(self, index: int, choice: int) -> None:
-        operator, (part, phase) = self.graph.operators[index], self._place(index)
-        strategy = self.model.operator(self.graph, index).strategies[choice]
+    def _add_operator(self, index: int, strategy: Strategy) -> None:
+        operator = self.graph.operators[index]
         kernel = self.model.kernel(operator, self.graph.tensors, strategy)
         if not kernel.is_view:
-            self._kernel_of[index] = len(self._kernels[part][phase])
-            self._kernels[part][phase].append(kernel)
-            others = self.model.others(operator, self.graph.tensors, strategy)
-            self._kernels[part][phase].extend(others)
-            self._others[index] = len(others)
-            self._launches[part, phase] += operator.launches
-        self._expert_layers[part, phase] += packet(operator.kind) in ROUTED
+            self._kernels[index] = (kernel, *self.model.others(operator, self.graph.tensors, strategy))
         for axis, exchanges in enumerate(strategy.exchanges):
             for exchange in exchanges:
+                if exchange.is_number:
+                    continue
                 call = CollectiveCall(
                     kind=exchange.kind,
                     bytes=self.model.sent_bytes(exchange, strategy),
                     **self._group(axis),
                     copies=exchange.copies,
                 )
-                self._collectives[part][phase].append((call, index if exchange.beside else None, index))
-
-    def _hold_outputs(self, index: int, choice: int) -> None:
-        """The bytes of what an operator makes, 0 where it is not counted."""
-        sizes = self.model.operator(self.graph, index).output_bytes
-        for place, tensor in enumerate(self.graph.operators[index].outputs):
-            self._local[tensor] = 0.0 if index in self._left_out else float(sizes[place][choice])
+                self._calls.append((call, index if exchange.beside else None, index))
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
@@ -300,7 +271,6 @@ class _Reader:
         producer = self.graph.tensors[edge.tensor].producer
         if edge.each_iteration or b.kind is not NodeKind.OPERATOR or {b.subject, producer} & self._left_out:
             return
-        part, phase = self._place(b.subject)
         table = self.model.reshard(self.graph.tensors[edge.tensor])
         source = table.specs[int(edge.source_specs[self.choices[edge.a]])]
         target = table.specs[int(edge.target_specs[self.choices[edge.b]])]
@@ -314,58 +284,48 @@ class _Reader:
                 continue
             held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
             call = CollectiveCall(kind=step.kind, bytes=float(whole * held), **self._group(step.axis))
-            self._collectives[part][phase].append((call, product, b.subject))
+            self._calls.append((call, product, b.subject))
 
     def _group(self, axis: int) -> dict[str, int]:
         """The devices along an axis of the mesh."""
         shape = self.model.mesh.shape
         return {"ranks": shape[axis], "stride": math.prod(shape[axis + 1 :])}
 
-    def _placed(self, call: CollectiveCall, product: int | None, place: tuple[int, int]) -> CollectiveCall:
-        """A collective with the kernel beside which it runs, where that is in its own pass."""
-        if product is None or product not in self._kernel_of or self._place(product) != place:
-            return call
-        return replace(call, beside=self._kernel_of[product])
-
     def _part(self, part: int) -> PartWork:
-        calls = self._collectives[part]
-        forward, backward = (
-            PassWork(
-                kernels=tuple(self._kernels[part][phase]),
-                collectives=tuple(self._placed(call, product, (part, phase)) for call, product, _ in calls[phase]),
-                launches=int(self._launches[part, phase]),
-                expert_layers=int(self._expert_layers[part, phase]),
-            )
-            for phase in (0, 1)
-        )
         return PartWork(
-            forward=forward,
-            backward=backward,
-            recomputed={kind: self._recomputed(stage, part, forward) for kind, stage in self.stages.items()},
+            forward=self._pass(part, Phase.FORWARD),
+            backward=self._pass(part, Phase.BACKWARD),
+            recomputed={
+                kind: Recomputed(
+                    again=self._pass(part, Phase.FORWARD, stage.layered.recomputed),
+                    held_bytes=sum(self._local.get(t, 0.0) for t in self._held(stage.layered, part)),
+                    workspace_bytes=self._workspace(workspace_intervals(stage), part),
+                )
+                for kind, stage in self.stages.items()
+            },
             parameters=float(self._elements[part]),
             expert_parameters=float(self._of_experts[part]),
             parameter_tensors=int(self._tensors[part]),
         )
 
-    def _recomputed(self, stage: StageGraph, part: int, forward: PassWork) -> Recomputed:
-        """What a part computes again, holds and needs where the stage recomputes what it does."""
-        layered = stage.layered
-        again = layered.recomputed
-        operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in again]
-        kernels = [self._kernel_of[o] + i for o in operators for i in range(1 + self._others[o])]
-        place = {kernel: number for number, kernel in enumerate(kernels)}
-        calls = zip(forward.collectives, self._collectives[part][0], strict=True)
-        return Recomputed(
-            again=PassWork(
-                kernels=tuple(forward.kernels[kernel] for kernel in kernels),
-                collectives=tuple(
-                    replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in again
-                ),
-                launches=sum(self.graph.operators[o].launches for o in operators),
-                expert_layers=sum(packet(self.graph.operators[o].kind) in ROUTED for o in operators),
-            ),
-            held_bytes=sum(self._local.get(t, 0.0) for t in self._held(layered, part)),
-            workspace_bytes=self._workspace(workspace_intervals(stage), part),
+    def _pass(self, part: int, phase: Phase, among: Container[int] | None = None) -> PassWork:
+        """One pass of a part, or what `among` some operators it has."""
+
+        def counts(index: int) -> bool:
+            in_pass = self.layered.layer_of[index] == part and self.graph.operators[index].phase is phase
+            return in_pass and (among is None or index in among)
+
+        kernels, place = list[Kernel](), dict[int | None, int]()
+        for index in filter(counts, self._kernels):
+            place[index] = len(kernels)
+            kernels += self._kernels[index]
+        operators = [self.graph.operators[index] for index in place if index is not None]
+        calls = ((call, product) for call, product, reader in self._calls if counts(reader))
+        return PassWork(
+            kernels=tuple(kernels),
+            collectives=tuple(replace(call, beside=place.get(product, -1)) for call, product in calls),
+            launches=sum(o.launches for o in operators),
+            expert_layers=sum(packet(o.kind) in ROUTED for o in operators),
         )
 
     def _held(self, layered: LayeredGraph, part: int) -> set[int]:

@@ -4,24 +4,17 @@ Embedding, a block of each kind, and head are the parts of a model. Each has dev
 in the backward pass (in which a recomputed block runs its forward pass again), parameters and activations; a stage has
 the sum of those of its parts (`layout.Parts`).
 
-With t_i = f_i + b_i the seconds of a microbatch in stage i (forward, backward), at the pace of the slower of host and
-device, of the slowest of many devices, and with its sends, and u_i those of its gradient sync, update and overhead, an
-iteration of B microbatches takes under 1F1B
-
-    Σ t_i + (B − 1) · max t_i + max (u_i − Σ_{j<i} b_j)
-
-as late stages update while the backward pass goes on to the first. Under an interleaved schedule the parts of a stage
-need not be alike: the head makes the last of them longer, and all others wait for it. So the passes of a few
-microbatches are simulated. Once the pipeline is full, every further round of P microbatches on its P stages takes the
-same time. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
+Passes go at the pace of the slower of host and device, and of the slowest of many devices. Weights that are divided
+among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation. Passes, sends, and once an iteration
+gradient sync, update and overhead are those of the stages of a schedule (`schedules.iteration`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import accumulate, pairwise
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +22,7 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.group import Group, call_seconds, device_group, expert_seconds, straggler_factor
-from alpa_explore.cost.collectives import exposed_seconds, launched, send_seconds
+from alpa_explore.cost.collectives import exposed_seconds, launched, nodes_of, stage_send_seconds, waited_share
 from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
 from alpa_explore.cost.kernels import KernelKind
@@ -37,10 +30,9 @@ from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, 
 from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
-from alpa_explore.schedules.catalog import INTERLEAVED, build_schedule
-from alpa_explore.schedules.simulator.simulate import simulate
-from alpa_explore.schedules.simulator.times import StageTimes, links_between
-from alpa_explore.schedules.task import Schedule
+from alpa_explore.schedules.catalog import INTERLEAVED
+from alpa_explore.schedules.iteration import FULL_ROUNDS, iteration_seconds
+from alpa_explore.schedules.simulator.times import StageTimes, links_between, with_sends
 from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
@@ -52,9 +44,6 @@ UPDATE_BYTES = 30
 moments (14) and writes the last three (12) and the weight in half precision (2)."""
 UNFUSED_SOFTMAX_LAUNCHES = 18
 """Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
-FULL_ROUNDS = 3
-"""Rounds of P microbatches after which every further one takes the same time: within 1 % where the first or the last
-part is 1.3 or 2.5 times as long as the others, and mostly exactly (2 rounds: within 6 %)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +167,8 @@ class LayoutPricer:
         blocks = self.stages[:, 1:-1].sum(axis=0)
         self.of_block = blocks @ self._sizes[1:-1, :2] / max(blocks.sum(), 1)
         """Parameters of a block in the mean of all: all but those of experts, and of experts."""
+        self._alike: dict[object, tuple[float, float]] = {}
+        """Parts of a stage -> its passes."""
 
     def price(self, *, sized: bool = True) -> LayoutPrice:
         """Seconds and bytes; where it is not `sized`, seconds alone, for fits."""
@@ -185,12 +176,7 @@ class LayoutPricer:
         stragglers = straggler_factor(
             self.cluster, devices=layout.devices, stage_devices=layout.stage_devices, tensor=layout.tensor
         )
-        passes = [self._passes(stage, number) for number, stage in enumerate(self.stages)]
-        updates = [self._once(stage, *of_stage) for stage, of_stage in enumerate(passes)]
-        if layout.chunks == 1:
-            each, once = self._one_by_one(passes, updates, stragglers)
-        else:
-            each, once = self._interleaved(updates, stragglers)
+        each, once = self._iteration(stragglers)
         stage, sizes = 0, tuple[tuple[str, float], ...]()
         if sized:
             of_stages = [self._bytes(stage) for stage in range(layout.pipeline)]
@@ -218,6 +204,12 @@ class LayoutPricer:
 
     def _passes(self, counts: Floats, stage: int) -> tuple[float, float]:
         """Seconds of the forward and the backward pass of one microbatch, in so many parts of a stage."""
+        kind = counts.tobytes(), self.elements[stage]
+        if kind not in self._alike:
+            self._alike[kind] = self._passes_of(counts, stage)
+        return self._alike[kind]
+
+    def _passes_of(self, counts: Floats, stage: int) -> tuple[float, float]:
         (forward, forward_host), (backward, backward_host) = np.tensordot(counts, self.seconds, 1).tolist()
         adding, launching = self._adding(counts, stage)
         of_all = self.stages[stage, 1:-1].sum()
@@ -268,64 +260,38 @@ class LayoutPricer:
             kind, width * experts, 1, self.expert_replicas, of_experts
         )
 
-    def _one_by_one(
-        self, passes: Sequence[tuple[float, float]], updates: Sequence[float], stragglers: float
-    ) -> tuple[float, float]:
-        """(seconds of one more microbatch, seconds beside those of all microbatches) under 1F1B."""
-        borders = [0.0, *self._borders()]
-        waits = [before + after for before, after in pairwise(borders)]
-        forward = [f * stragglers + wait for (f, _), wait in zip(passes, waits, strict=True)]
-        back = [
-            (b + self.software.microbatch_seconds) * stragglers + w for (_, b), w in zip(passes, waits, strict=True)
+    def _iteration(self, stragglers: float) -> tuple[float, float]:
+        """(seconds of one more microbatch, seconds beside those of all microbatches)."""
+        layout, software, together = self.layout, self.software, self.layout.stage_devices
+        submeshes = [*range(layout.pipeline)] * layout.chunks  # of each stage of the schedule
+        devices = [range(s * together, (s + 1) * together) for s in range(layout.pipeline)]
+        whole = self.work.boundary_bytes * layout.replicas
+        to_next = [stage_send_seconds(self.cluster, a, b, whole) for a, b in pairwise((*devices, devices[0]))]
+        sent = [0.0, *(to_next[s] if layout.pipeline > 1 else 0.0 for s in submeshes[:-1]), 0.0]  # before and behind
+        times = [
+            StageTimes(
+                forward_seconds=forward * stragglers,
+                backward_input_seconds=(back + software.microbatch_seconds / layout.chunks) * stragglers,
+                backward_weight_seconds=0.0,
+                update_seconds=self._once(stage) if stage < layout.pipeline else 0.0,
+            )
+            for stage, (forward, back) in enumerate(
+                map(self._passes, self.parts.reshape(-1, len(self._sizes)), submeshes)
+            )
         ]
-        slowest = max(f + b for f, b in zip(forward, back, strict=True))
-        drained = accumulate(back[:-1], initial=0.0)
-        updating = max(update - after for update, after in zip(updates, drained, strict=True))
-        return slowest, sum(forward) + sum(back) - slowest + updating
+        sends = [(ahead, back) for back, ahead in pairwise(sent)]
+        times = with_sends(times, sends, waited_share(software, layout.chunks))
+        links = links_between(submeshes, [nodes_of(self.cluster, each) for each in devices])
+        schedule = "1f1b" if layout.chunks == 1 else INTERLEAVED
+        counted, seconds, more = iteration_seconds(schedule, times, layout.pipeline, layout.microbatches, links)
+        each = more or seconds / counted
+        return each, seconds - counted * each
 
-    def _interleaved(self, updates: Sequence[float], stragglers: float) -> tuple[float, float]:
-        """The same of an interleaved schedule."""
-        layout = self.layout
-        together, per_node = layout.stage_devices, self.cluster.devices_per_node
-        nodes = [range(s * together // per_node, -(-(s + 1) * together // per_node)) for s in range(layout.pipeline)]
-        alike: dict[object, tuple[float, float]] = {}
-        passes = []
-        for chunk in self.parts:
-            for stage, counts in enumerate(chunk):
-                kind = counts.tobytes(), self.elements[stage]
-                if kind not in alike:
-                    alike[kind] = self._passes(counts, stage)
-                passes.append(alike[kind])
-        first, more = interleaved_seconds(
-            [forward * stragglers for forward, _ in passes],
-            [(back + self.software.microbatch_seconds / layout.chunks) * stragglers for _, back in passes],
-            updates,
-            self._borders(),
-            nodes,
-            waits=1.0 - self.software.send_overlap,
-            microbatches=layout.microbatches,
-        )
-        each = more or first / layout.microbatches
-        return each, first - layout.microbatches * each
-
-    def _borders(self) -> list[float]:
-        """Seconds of one send from each stage to the next; behind the last to the first, where the schedule is
-        interleaved, and else 0."""
-        layout, cluster = self.layout, self.cluster
-        sent = self.work.boundary_bytes / min(layout.tensor, cluster.devices_per_node)
-        together, per_node = layout.stage_devices, cluster.devices_per_node
-        seconds = []
-        for i in range(layout.pipeline - 1):
-            crosses = (i * together) // per_node != ((i + 2) * together - 1) // per_node
-            seconds.append(send_seconds(cluster, sent, crosses_nodes=crosses))
-        if layout.chunks == 1:
-            return [*seconds, 0.0]
-        return [*seconds, send_seconds(cluster, sent, crosses_nodes=layout.devices > per_node)]
-
-    def _once(self, stage: int, forward: float, backward: float) -> float:
-        """Seconds of a stage once an iteration, beside passes of so many: the gradient sum and gathering updated
-        weights (ZeRO-1 and 2) as far as the passes do not hide them, the update, and what the software adds."""
+    def _once(self, stage: int) -> float:
+        """Seconds of a stage once an iteration: the gradient sum and gathering updated weights (ZeRO-1 and 2) as far as
+        its passes do not hide them, the update, and what the software adds."""
         layout, software, device = self.layout, self.software, self.cluster.device
+        forward, backward = self._passes(self.stages[stage], stage)
         summed = gathered = 0.0
         if layout.replicas > 1 and layout.zero_stage < 3:
             width = software.sync_bytes or HALF
@@ -393,61 +359,3 @@ class LayoutPricer:
             held += microbatches * (sum(others) + of_boundary) + head * (1 + twice)
         there = zip(parts, self.stages[stage].tolist(), strict=True)
         return held, max((part.workspace_bytes for part, count in there if count), default=0.0)
-
-
-def interleaved_seconds(
-    forward: Sequence[float],
-    backward: Sequence[float],
-    updates: Sequence[float],
-    borders: Sequence[float],
-    nodes: Sequence[range],
-    *,
-    waits: float,
-    microbatches: int,
-) -> tuple[float, float]:
-    """(seconds of the first `microbatches`, seconds of each that follows them) of a pipeline.
-
-    `forward` and `backward` are the seconds of each part of the model for one microbatch; part k runs on stage k mod P.
-    `updates[p]` are those of stage p once an iteration.
-    `borders[p]` are the seconds of one send from stage p to the next (behind the last: to the first), of which a stage
-    waits for the share `waits`; `nodes[p]` are those of stage p. Sends between the same nodes share a link. The second
-    figure is 0 where there are fewer than `FULL_ROUNDS` rounds: then the first holds for this number alone.
-    """
-    parts, stages = len(forward), len(nodes)
-    sends = [borders[part % stages] if part + 1 < parts and stages > 1 else 0.0 for part in range(parts)]
-    times = []
-    for part in range(parts):
-        ahead, back = sends[part], sends[part - 1] if part else 0.0
-        waited = waits * (ahead + back)
-        times.append(
-            StageTimes(
-                forward_seconds=forward[part] + waited,
-                backward_input_seconds=backward[part] + waited,
-                backward_weight_seconds=0.0,
-                update_seconds=updates[part] if part < stages else 0.0,
-                send_forward_seconds=(1.0 - waits) * ahead,
-                send_backward_seconds=(1.0 - waits) * back,
-            )
-        )
-
-    def link(a: int, b: int) -> str:
-        of_nodes = nodes[a] != nodes[b]
-        return " → ".join(f"node {tuple(nodes[s])}" if of_nodes else f"stage {s}" for s in (a, b))
-
-    links = links_between([part % stages for part in range(parts)], link)
-
-    def seconds(microbatches: int) -> float:
-        return simulate(_schedule(stages, microbatches, parts // stages), times, links).makespan_seconds
-
-    if microbatches < FULL_ROUNDS * stages:  # the schedule has whole rounds alone: between two of them
-        rounds = max(microbatches // stages, 1)
-        low, rest = seconds(rounds * stages), microbatches - rounds * stages
-        return low + (rest / stages * (seconds((rounds + 1) * stages) - low) if rest else 0.0), 0.0
-    full, more = seconds(FULL_ROUNDS * stages), seconds((FULL_ROUNDS + 1) * stages)
-    each = (more - full) / stages
-    return full + (microbatches - FULL_ROUNDS * stages) * each, each
-
-
-@lru_cache(maxsize=64)
-def _schedule(stages: int, microbatches: int, turns: int) -> Schedule:
-    return build_schedule(INTERLEAVED, stages, microbatches, stages_per_submesh=turns)

@@ -40,9 +40,11 @@ import numpy as np
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
 from alpa_explore.graph import GIVEN_KINDS, Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, is_view, packet
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.stage.axis_options import NodeOptions, Option, batch_options, node_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
-from alpa_explore.numerics.arrays import Flags
+from alpa_explore.numerics.arrays import Flags, Ints
+from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
 
@@ -149,6 +151,29 @@ def strategies_for_roles(
         if len(best) < len(followed):
             permitted[v] = tuple(best.tolist())
     return permitted
+
+
+def permitted_problem(
+    problem: StageProblem,
+    roles: Sequence[Role],
+    labels: DimLabels | None = None,
+    *,
+    inverse_b: float = 0.0,
+    sums_once: bool = False,
+) -> tuple[ShardingProblem, tuple[Ints, ...]]:
+    """(the sharding problem at 1/B of the strategies that follow `roles` alone, which they are of each node); the other
+    arguments are those of `strategies_for_roles`.
+
+    Among equally fast choices the leanest is the best: a weight that is stored in shards costs no time.
+    """
+    permitted = strategies_for_roles(problem, roles, labels, sums_once=sums_once)
+    kept = tuple(
+        np.array(permitted[v]) if v in permitted else np.arange(len(node.microbatch_seconds))
+        for v, node in enumerate(problem.nodes)
+    )
+    price = TIE_SECONDS / problem.model.device.memory_bytes
+    priced = problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=1, kept=kept)
+    return priced, kept
 
 
 def _routed(node: Node, axis: int, role: Role) -> Flags:

@@ -12,15 +12,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import accumulate, pairwise
 
-import numpy as np
-
 from alpa_explore.baselines.dims import dim_labels
 from alpa_explore.baselines.role_pipelines import RolePipeline
-from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.baselines.roles import Role, permitted_problem
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, SolverError
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem, unrestricted_choices
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
@@ -33,7 +31,7 @@ from alpa_explore.numerics.arrays import Ints
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.plans.schedule_stages import layers_in_turns
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS
+from alpa_explore.pricing.tuning import FITTING_SECONDS
 from alpa_explore.schedules.catalog import INTERLEAVED, submeshes_in_turn
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
@@ -145,7 +143,7 @@ class StagePricer:
                 self._solved[key] = self._fastest(first, last, mesh, roles, sums_once=False)
         fastest = self._solved[key]
         memory = self.cluster.device.memory_bytes
-        if fastest is None or _peak_bytes(fastest[1], held) <= memory:
+        if fastest is None or fastest[1].peak_bytes(held) <= memory:
             return fastest
         problem, permitted, kept = self._permitted(first, last, mesh, roles, sums_once=self._sums_once[key])
         # Kept where nothing that fits is found: the error states by how much it is too large.
@@ -156,7 +154,7 @@ class StagePricer:
             fitting = solve_limited(permitted, limit, time_limit_seconds=FITTING_SECONDS)
             self._solves += 1
             if fitting.choices:
-                self._solved[limited_key] = self._store(problem, kept, fitting.choices)
+                self._solved[limited_key] = self._store(problem, unrestricted_choices(kept, fitting.choices))
         return self._solved[limited_key]
 
     def _fastest(
@@ -167,33 +165,19 @@ class StagePricer:
         self._solves += 1
         self._variables += permitted.variables
         self._constraints += len(permitted.node_costs) + sum(sum(m.shape) for m in permitted.edge_costs)
-        return self._store(problem, kept, solution.choices) if solution.choices else None
+        return self._store(problem, unrestricted_choices(kept, solution.choices)) if solution.choices else None
 
     def _permitted(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], *, sums_once: bool
-    ) -> tuple[StageProblem, ShardingProblem, list[Ints]]:
-        """The stage problem, its sharding problem of only the strategies that the roles permit, and which these are.
-
-        A small memory price breaks ties between equally fast choices in favour of less memory.
-        """
+    ) -> tuple[StageProblem, ShardingProblem, tuple[Ints, ...]]:
+        """The stage problem, and of it `permitted_problem`."""
         stop_if_cancelled(self.cancel, f"{self._solves} of its stages were solved")
         problem = self.problem(first, last, mesh)
-        permitted = strategies_for_roles(problem, roles, self._labels, sums_once=sums_once)
-        kept = [
-            np.array(permitted[v]) if v in permitted else np.arange(len(node.microbatch_seconds))
-            for v, node in enumerate(problem.nodes)
-        ]
-        priced = problem.at(
-            inverse_b=1.0 / self.num_microbatches,
-            memory_price=TIE_SECONDS / self.cluster.device.memory_bytes,
-            microbatches_held=1,
-            kept=kept,
-        )
-        return problem, priced, kept
+        inverse_b = 1.0 / self.num_microbatches
+        return problem, *permitted_problem(problem, roles, self._labels, inverse_b=inverse_b, sums_once=sums_once)
 
-    def _store(self, problem: StageProblem, kept: Sequence[Ints], of_kept: tuple[int, ...]) -> tuple[str, StageTotals]:
+    def _store(self, problem: StageProblem, choices: tuple[int, ...]) -> tuple[str, StageTotals]:
         name = f"baseline-{len(self._choices)}"
-        choices = tuple(int(strategies[choice]) for strategies, choice in zip(kept, of_kept, strict=True))
         self._choices[name] = choices
         return name, problem.totals(choices)
 
@@ -202,7 +186,3 @@ def stop_if_cancelled(cancel: threading.Event | None, progress: str) -> None:
     """CancelledError, with the progress so far, where `cancel` is set."""
     if cancel is not None and cancel.is_set():
         raise CancelledError("The baseline was cancelled", found=progress, remedy="Start again.")
-
-
-def _peak_bytes(totals: StageTotals, held: float) -> float:
-    return totals.weight_bytes + held * totals.activation_bytes + totals.workspace_bytes

@@ -8,10 +8,11 @@ variants.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from alpa_explore.cluster import Cluster, LogicalMesh, Mirror
+from alpa_explore.cluster import Cluster, LogicalMesh, Mirror, Software
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
 
@@ -73,6 +74,29 @@ def send_seconds(cluster: Cluster, device_bytes: float, *, crosses_nodes: bool, 
         link, rate = cluster.inside_node, cluster.inside_node.bandwidth
     start = link.latency_seconds if software.ideal_sends else software.send_seconds
     return start + device_bytes / rate
+
+
+def stage_send_seconds(cluster: Cluster, a: Sequence[int], b: Sequence[int], sent: float) -> float:
+    """Seconds that `sent` bytes take from one stage to the other, in either direction; `a` and `b` are the devices of
+    each, ascending."""
+    nodes = nodes_of(cluster, a), nodes_of(cluster, b)
+    crosses = nodes[0] != nodes[1]
+    senders = min(map(len, nodes)) * cluster.devices_per_node if crosses else min(len(a), len(b))
+    # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
+    apart = [len({d // tier.devices for d in (a[0], a[-1], b[0], b[-1])}) > 1 for tier in cluster.tiers[:-1]]
+    part = cluster if crosses else cluster.part_of(a[0])
+    return send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
+
+
+def waited_share(software: Software, turns: int) -> float:
+    """The share of each send for which both of its stages wait: of real software all, apart from what it hides where a
+    microbatch passes through a submesh in several turns."""
+    return 0.0 if software.ideal_sends else 1.0 - software.send_overlap * (turns > 1)
+
+
+def nodes_of(cluster: Cluster, devices: Sequence[int]) -> range:
+    """The nodes that have the devices of a stage, which are ascending."""
+    return range(devices[0] // cluster.devices_per_node, devices[-1] // cluster.devices_per_node + 1)
 
 
 def with_mirrors(cluster: Cluster) -> Cluster:

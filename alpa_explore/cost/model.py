@@ -373,7 +373,7 @@ class CostModel:
             [
                 routing
                 + sum(
-                    call * sum(launched(exchange.kind, size) for exchange in exchanges)
+                    call * sum(launched(exchange.kind, size) for exchange in exchanges if not exchange.is_number)
                     for call, size, exchanges in zip(calls, sizes, s.exchanges, strict=False)
                 )
                 for s in strategies
@@ -391,7 +391,7 @@ class CostModel:
         for axis, exchanges in enumerate(strategy.exchanges):
             alone = beside = 0.0
             for exchange in exchanges:
-                taken = self._taken(exchange, axis, strategy)
+                taken = 0.0 if exchange.is_number else self._taken(exchange, axis, strategy)
                 if exchange.beside:
                     beside += taken
                 else:

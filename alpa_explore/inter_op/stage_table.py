@@ -39,7 +39,7 @@ from dataclasses import replace
 import numpy as np
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
-from alpa_explore.cost.collectives import collective_seconds, send_seconds
+from alpa_explore.cost.collectives import collective_seconds, send_seconds, waited_share
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import NEAR, pipeline_dp
@@ -218,15 +218,9 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     one = send_seconds(cluster, 0.0, crosses_nodes=cluster.nodes > 1)
     moved = send_seconds(cluster, received / devices, crosses_nodes=cluster.nodes > 1) - one
     turns = options.terms(1).turns
-    return turns * (directions * one + moved) * send_waits(cluster, turns)
-
-
-def send_waits(cluster: Cluster, turns: int) -> float:
-    """How often a stage waits for each send that it receives. Real software waits for what it sends, too, apart from
-    what it hides where a microbatch passes through a submesh in several turns."""
-    if cluster.software.ideal_sends:
-        return 1.0
-    return 2.0 * (1.0 - cluster.software.send_overlap if turns > 1 else 1.0)
+    # Real software waits for what it sends, too.
+    waits = 1.0 if cluster.software.ideal_sends else 2.0 * waited_share(cluster.software, turns)
+    return turns * (directions * one + moved) * waits
 
 
 def held_at(costs: StageCosts, terms: ScheduleTerms, place: int, depth: int) -> float:

@@ -10,8 +10,8 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     ilp                                             Eq. 1 as an ILP in PuLP
     memory, composition                             time against memory; all layer ranges of a mesh together
     solve                                           `solve`: the steps of each solver
-    solve_limited, regrets, range_bounds            under a memory limit; costs of alternatives; lower bounds of all
-                                                    layer ranges, from short runs of layers
+    solve_limited, range_bounds                     under a memory limit; lower bounds of all layer ranges, from short
+                                                    runs of layers
 
 `tuning` holds the constants of `solve` and `solve_limited`; every room has a `tuning` of its own. It imports
 nothing.

@@ -19,15 +19,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from alpa_explore.cluster import Cluster
-from alpa_explore.cost.collectives import send_seconds
-from alpa_explore.inter_op.stage_table import send_waits
+from alpa_explore.cost.collectives import nodes_of, stage_send_seconds, waited_share
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between
+from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between, with_sends
 from alpa_explore.schedules.task import Schedule
 
 
@@ -74,37 +72,7 @@ def _simulated(plan: PlanValue, table: Schedule, known: Mapping[int, Shares] | N
         for stage, by in zip(stages, described, strict=True)
     ]
     turns = table.num_stages // table.num_submeshes // table.copies
-    waits = send_waits(plan.cluster, turns) / 2 if not plan.cluster.software.ideal_sends else 0.0
-    return simulate(table, _with_sends(times, sends, waits, plan.cluster.software.ideal_sends or turns > 1), links)
-
-
-def _with_sends(
-    times: Sequence[StageTimes], sends: Sequence[tuple[float, float]], waits: float, beside: bool
-) -> list[StageTimes]:
-    """`times` with the seconds of sends (output forward, gradient backward): a stage waits for the share `waits` of
-    what it sends and receives; with `beside` the rest runs on the links, beside computation."""
-    made = []
-    for index, t in enumerate(times):
-        ahead, back = sends[index]
-        each = waits * (ahead + back)  # forward it receives what `back` answers, and sends `ahead`; then the reverse
-        of_seconds = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
-        longer = (t.forward_seconds + each, t.backward_input_seconds + each, t.backward_weight_seconds)
-        fractions = tuple(
-            share * short / long if long else share
-            for share, short, long in zip(t.collective_fraction, of_seconds, longer, strict=True)
-        )
-        made.append(
-            replace(
-                t,
-                forward_seconds=longer[0],
-                backward_input_seconds=longer[1],
-                collective_fraction=(fractions[0], fractions[1], fractions[2]),
-                send_wait_seconds=(each, each),
-                send_forward_seconds=(1.0 - waits) * ahead if beside else 0.0,
-                send_backward_seconds=(1.0 - waits) * back if beside else 0.0,
-            )
-        )
-    return made
+    return simulate(table, with_sends(times, sends, waited_share(plan.cluster.software, turns)), links)
 
 
 _Seconds: TypeAlias = tuple[float, float, float, float]
@@ -241,31 +209,7 @@ def _links(
         if a != b:
             crossing = plan.layers[last_layers[stage]].operator_cut_bytes
             sent = float(crossing[-1]) if crossing else 0.0
-            taken = _send_seconds(plan.cluster, plan.stages[a], plan.stages[b], sent)
+            taken = stage_send_seconds(plan.cluster, plan.stages[a].devices, plan.stages[b].devices, sent)
             seconds[stage][0] = seconds[stage + 1][1] = taken
-    links = links_between(
-        submesh_of_stage, lambda a, b: _link_name(plan.cluster.devices_per_node, plan.stages[a], plan.stages[b])
-    )
-    return links, [(ahead, back) for ahead, back in seconds]
-
-
-def _nodes(stage: PlanStage, per_node: int) -> list[int]:
-    return sorted({d // per_node for d in stage.devices})
-
-
-def _link_name(per_node: int, a: PlanStage, b: PlanStage) -> str:
-    nodes = _nodes(a, per_node), _nodes(b, per_node)
-    if nodes[0] == nodes[1]:
-        return f"submesh {a.index} → {b.index}"
-    return " → ".join("node " + "+".join(map(str, group)) for group in nodes)
-
-
-def _send_seconds(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> float:
-    """Seconds that `sent` bytes take from one stage to the other, in either direction."""
-    nodes = _nodes(a, cluster.devices_per_node), _nodes(b, cluster.devices_per_node)
-    crosses = nodes[0] != nodes[1]
-    senders = min(map(len, nodes)) * cluster.devices_per_node if crosses else min(len(a.devices), len(b.devices))
-    # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
-    apart = [len({d // tier.devices for stage in (a, b) for d in stage.devices}) > 1 for tier in cluster.tiers[:-1]]
-    part = cluster if crosses else cluster.part_of(a.devices[0])
-    return send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
+    nodes = [nodes_of(plan.cluster, stage.devices) for stage in plan.stages]
+    return links_between(submesh_of_stage, nodes), [(ahead, back) for ahead, back in seconds]

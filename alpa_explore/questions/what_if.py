@@ -1,12 +1,16 @@
 """What if an operator of a stage were sharded differently: pin or forbid specs, solve the stage again, compare.
 
 The stage keeps its layers, its submesh and its number of microbatches; every other choice in it may change.
+
+A *regret* is the least cost of a choice that contains a strategy minus the least cost of any. A contraction to one node
+gives the least cost with each of its strategies (its min-marginals). Where the problem is too wide for it, each takes a
+solve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
@@ -14,13 +18,14 @@ import numpy as np
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.graph import Operator
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.composition.contraction.contract import contract_problem
+from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
-from alpa_explore.intra_op.regrets import pinned
-from alpa_explore.intra_op.regrets import regrets as regrets_of
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
@@ -127,7 +132,7 @@ def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     priced = solved.problem.nodes[node].priced
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
-    extra_seconds = regrets_of(solved.at(solved.without_constraints(node)), [node])[0]
+    extra_seconds = strategy_regrets(solved.at(solved.without_constraints(node)), [node])[0]
     extra_seconds[extra_seconds <= PROVEN * solved.stage.latency_seconds] = 0.0
     regrets = [
         Regret(
@@ -300,3 +305,40 @@ class _SolvedStage:
             disappeared=tuple(line for line in lines[0] if line not in set(lines[1])),
             operators=after,
         )
+
+
+def strategy_regrets(problem: ShardingProblem, nodes: Sequence[int]) -> tuple[Floats, ...]:
+    """For each of `nodes` by how much each of its strategies exceeds the optimum, shape [strategies]; inf: impossible.
+
+    All are inf when the problem is infeasible.
+    """
+    return tuple(_regrets(problem, v) for v in nodes)
+
+
+def _regrets(problem: ShardingProblem, v: int) -> Floats:
+    contraction = contract_problem(problem, (v,), LIMITS)
+    if contraction is None:
+        return _by_solving(problem, v, solve(problem).objective)
+    least = contraction.table[0]
+    optimum = float(least.min())
+    return np.asarray(least - optimum if optimum < np.inf else least)
+
+
+def pinned(problem: ShardingProblem, allowed: Mapping[int, Sequence[int]]) -> ShardingProblem:
+    """The problem in which each node in `allowed` may only hold the given strategies."""
+    costs = list(problem.node_costs)
+    for v, kept in allowed.items():
+        only = np.full(len(costs[v]), FORBIDDEN)
+        only[list(kept)] = costs[v][list(kept)]
+        costs[v] = only
+    return replace(problem, node_costs=tuple(costs))
+
+
+def _by_solving(problem: ShardingProblem, v: int, optimum: float) -> Floats:
+    """The regrets of node v by one solve per strategy."""
+    node_regrets = np.full(len(problem.node_costs[v]), np.inf)
+    for k in np.flatnonzero(problem.node_costs[v] < FORBIDDEN):
+        solution = solve(pinned(problem, {v: [int(k)]}))
+        if solution.status is not Status.INFEASIBLE:
+            node_regrets[k] = max(0.0, solution.objective - optimum)
+    return node_regrets

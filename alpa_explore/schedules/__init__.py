@@ -7,6 +7,7 @@ In the order to read them:
     simulator/    checks a schedule, runs it on given durations, and reads times, memory and traces from the result
     catalog       the schedules by name
     closed_form   the formula of the iteration time of each schedule, and when it is exact
+    iteration     what an iteration takes, of any number of microbatches
     csv_file      schedules in the CSV format of torch.distributed.pipelining
 
 To add a schedule: a function in `orders/` that returns `schedule_of(name, orders, B)`; its name in `catalog`; its

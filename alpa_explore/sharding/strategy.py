@@ -14,6 +14,9 @@ from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import REPLICATE, Divisibility, Spec, axes_products, divisibility, specs_of_divisibility
 
+NUMBER_BYTES = 4
+"""Of a single number that operators exchange: a maximum or a sum is a float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -30,6 +33,12 @@ class Exchange:
     """Factors that do not divide its bytes on other axes: they divide nothing of what is exchanged."""
     copies: int = 0
     """Of rows that go to experts: how many each token has; 0 for what is no such rows."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is of a single number, such as how many targets count: software adds up those of all microbatches
+        and sums them once an iteration, as it does with the loss. Neither has a price."""
+        return self.bytes <= NUMBER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +246,8 @@ def _dividing(exchange: Exchange, assignment: Sequence[Split], own: int) -> int:
 
 
 def _on_device(exchange: Exchange, dividing: int, counts: Sequence[int]) -> Exchange:
-    """An exchange with its bytes on one device: what other axes divide keeps at least one number of 4 bytes."""
-    local = max(exchange.bytes // counts[dividing], min(exchange.bytes, 4))
+    """An exchange with its bytes on one device: what other axes divide keeps at least one number."""
+    local = max(exchange.bytes // counts[dividing], min(exchange.bytes, NUMBER_BYTES))
     return Exchange(exchange.kind, local, exchange.beside, copies=exchange.copies)
 
 

@@ -96,7 +96,7 @@ class Works:
             raise _not_known(f"{len(missing)} works")
         executor, cancel = resources.executor, resources.cancel
         with executor.preparing(), cancelled_by(cancel):
-            graphs = _Graphs().of({source.key for source in missing})
+            graphs = _graphs_of({source.key for source in missing})
         blocks = self.read_structure(resources).captured
         tasks = {s: (graphs[s.key], cluster, s.degrees, blocks) for s, cluster in missing.items()}
         for source, work in executor.map(_read_work, tasks, name="works", progress=resources.progress, cancel=cancel):
@@ -161,45 +161,34 @@ def _name(source: _Source) -> str:
     return repr(("work of a layout", source))
 
 
-class _Graphs:
-    """The graphs of models that differ in samples, from two captures."""
+def _graphs_of(keys: Iterable[ModelKey]) -> dict[ModelKey, TrainingGraph]:
+    """The graphs of models, from two captures for all that differ in samples alone."""
+    families: dict[ModelKey, list[ModelKey]] = {}
+    for key in sorted(keys, key=lambda key: key.micro_batch):
+        families.setdefault(replace(key, micro_batch=1), []).append(key)
+    return {key: graph for family in families.values() for key, graph in _of_family(family)}
 
-    def __init__(self) -> None:
-        self._captured: dict[ModelKey, TrainingGraph] = {}
 
-    def of(self, keys: Iterable[ModelKey]) -> dict[ModelKey, TrainingGraph]:
-        """The graph of each key."""
-        families: dict[ModelKey, list[ModelKey]] = {}
-        for key in sorted(keys, key=lambda key: key.micro_batch):
-            families.setdefault(replace(key, micro_batch=1), []).append(key)
-        return {key: graph for family in families.values() for key, graph in self._of_family(family)}
+def _of_family(keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]:
+    """The graphs of one family, from as few captures as determine them."""
+    capture = lru_cache(maxsize=None)(lambda key: captured_model(key)[0])
 
-    def _of_family(self, keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]:
-        """The graphs of one family, from as few captures as determine them."""
-        try:
-            yield from self._from_captures(keys)
-        except BatchError:
-            # torch treats one sample specially in some models: it has a capture of its own.
-            for some in ([k for k in keys if k.micro_batch == 1], [k for k in keys if k.micro_batch > 1]):
-                try:
-                    yield from self._from_captures(some)
-                except BatchError:
-                    yield from ((key, self._capture(key)) for key in some)
-
-    def _from_captures(self, keys: list[ModelKey]) -> list[tuple[ModelKey, TrainingGraph]]:
+    def from_captures(keys: list[ModelKey]) -> list[tuple[ModelKey, TrainingGraph]]:
         from alpa_explore.tracing.resizing.resize_decoder import resize_decoder
 
-        if not keys:
-            return []
-        base = keys[0]
-        wanted = [base, *([replace(base, micro_batch=2 * base.micro_batch)] if len(keys) > 1 else [])]
-        captures = {_size(key): self._capture(key) for key in wanted}
+        wanted = keys[:1] + [replace(key, micro_batch=2 * key.micro_batch) for key in keys[: len(keys) > 1]]
+        captures = {_size(key): capture(key) for key in wanted}
         return [(key, resize_decoder(captures, _size(key))) for key in keys]
 
-    def _capture(self, key: ModelKey) -> TrainingGraph:
-        if key not in self._captured:
-            self._captured[key] = captured_model(key)[0]
-        return self._captured[key]
+    try:
+        yield from from_captures(keys)
+    except BatchError:
+        # torch treats one sample specially in some models: it has a capture of its own.
+        for some in ([k for k in keys if k.micro_batch == 1], [k for k in keys if k.micro_batch > 1]):
+            try:
+                yield from from_captures(some)
+            except BatchError:
+                yield from ((key, capture(key)) for key in some)
 
 
 def _size(key: ModelKey) -> Any:

@@ -12,7 +12,6 @@ from alpa_explore.baselines.roles import strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
-from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
@@ -24,6 +23,7 @@ from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.questions.what_if import pinned
 from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture

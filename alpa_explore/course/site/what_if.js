@@ -150,12 +150,13 @@ const whatIf = (() => {
     // The pipeline: 1F1B.
     let stragglers = 1 + software.straggler_share * Math.log2(Math.max(1, devices / per_node));
     if (2 * tp <= per_node) stragglers += software.shared_node_share * Math.log2(Math.max(1, together / per_node));
-    const sent = boundary / Math.min(tp, per_node);
+    const nodes = (stage) => Math.floor(((stage + 1) * together - 1) / per_node) - Math.floor((stage * together) / per_node) + 1;
     const borders = [0];
     for (let stage = 0; stage + 1 < pp; stage += 1) {
       const crosses = Math.floor((stage * together) / per_node) !== Math.floor(((stage + 2) * together - 1) / per_node);
       const [start, rate] = crosses ? tables.send_between : tables.send_inside;
-      borders.push(start + rate * sent);
+      const senders = crosses ? Math.min(nodes(stage), nodes(stage + 1)) * per_node : together;
+      borders.push(start + (rate * boundary * together) / tp / senders);
     }
     borders.push(0);
     const waits = counts.map((_, stage) => borders[stage] + borders[stage + 1]);

@@ -242,13 +242,17 @@ class StageProblem:
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
         return float(table.completion(np.array([table.index[spec]]))[0])
 
-    def _workspace(self, choices: tuple[int, ...]) -> float:
-        graph = self.stage.layered.graph
+    def local_bytes(self, choices: tuple[int, ...]) -> dict[int, float]:
+        """Tensor that an operator makes -> its bytes on one device."""
         local: dict[int, float] = {}
         for node, choice in zip(self.nodes, choices, strict=True):
             if node.kind is NodeKind.OPERATOR and node.priced is not None:
-                for position, tensor in enumerate(graph.operators[node.subject].outputs):
+                for position, tensor in enumerate(self.stage.layered.graph.operators[node.subject].outputs):
                     local[tensor] = float(node.priced.output_bytes[position][choice])
+        return local
+
+    def _workspace(self, choices: tuple[int, ...]) -> float:
+        local = self.local_bytes(choices)
         # Storage that begins outside the stage (a view of a received tensor) counts at its sender: size 0 here.
         sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
         return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)

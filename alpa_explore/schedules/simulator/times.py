@@ -1,7 +1,7 @@
 """The seconds of the tasks and sends of each stage, and the bytes it holds; which links the sends use."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from alpa_explore.schedules.task import Action
@@ -98,12 +98,17 @@ class Links:
     """For each stage the link for the gradient of its input."""
 
 
-def links_between(
-    submesh_of_stage: Sequence[int], name: Callable[[int, int], str] = lambda a, b: f"{a} → {b}"
-) -> Links:
-    """The links of stages on these submeshes: for every ordered pair of submeshes that communicate the one of its
-    `name`, by default one of its own; none between stages on one submesh."""
+def links_between(submesh_of_stage: Sequence[int], nodes: Sequence[Sequence[int]] = ()) -> Links:
+    """The links of stages on these submeshes: for every ordered pair of submeshes that communicate one of its own, or,
+    with the `nodes` of each submesh, one for all pairs between the same nodes; none between stages on one submesh."""
     numbers: dict[str, int] = {}
+
+    def name(a: int, b: int) -> str:
+        if not nodes:
+            return f"{a} → {b}"
+        if nodes[a] == nodes[b]:
+            return f"submesh {a} → {b}"
+        return " → ".join("node " + "+".join(map(str, of)) for of in (nodes[a], nodes[b]))
 
     def link(source: int, target: int) -> int:
         return -1 if source == target else numbers.setdefault(name(source, target), len(numbers))
@@ -111,3 +116,29 @@ def links_between(
     both = [(link(a, b), link(b, a)) for a, b in pairwise(submesh_of_stage)]
     forward, backward = (*(there for there, _ in both), -1), (-1, *(back for _, back in both))
     return Links(names=tuple(numbers), forward=forward, backward=backward)
+
+
+def with_sends(times: Sequence[StageTimes], sends: Sequence[tuple[float, float]], waits: float) -> list[StageTimes]:
+    """`times` with the seconds of sends (output forward, gradient backward): a stage waits for the share `waits` of
+    what it sends and receives; the rest runs on the links, beside computation."""
+    made = []
+    for t, (ahead, back) in zip(times, sends, strict=True):
+        each = waits * (ahead + back)  # forward it receives what `back` answers, and sends `ahead`; then the reverse
+        of_seconds = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
+        longer = (t.forward_seconds + each, t.backward_input_seconds + each, t.backward_weight_seconds)
+        fractions = tuple(
+            share * short / long if long else share
+            for share, short, long in zip(t.collective_fraction, of_seconds, longer, strict=True)
+        )
+        made.append(
+            replace(
+                t,
+                forward_seconds=longer[0],
+                backward_input_seconds=longer[1],
+                collective_fraction=(fractions[0], fractions[1], fractions[2]),
+                send_wait_seconds=(each, each),
+                send_forward_seconds=(1.0 - waits) * ahead,
+                send_backward_seconds=(1.0 - waits) * back,
+            )
+        )
+    return made

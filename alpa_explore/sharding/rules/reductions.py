@@ -23,10 +23,8 @@ from alpa_explore.sharding.rules.factors import (
     pending_sum,
 )
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split, all_reduced
+from alpa_explore.sharding.strategy import NUMBER_BYTES, Split, all_reduced
 
-_NUMBER_BYTES = 4
-"""A maximum or a sum is a float32."""
 _NONE = 0
 """torch's code of the reduction that keeps one loss per target (1: their mean, 2: their sum)."""
 
@@ -89,7 +87,7 @@ def _softmax(place: int, statistics: int) -> Rule:
         shape = outputs[0].shape
         dim = cast(int, operator.arguments[place]) % len(shape) if shape else 0
         rows = outputs[0].elements // max(shape[dim], 1) if shape else 1
-        summed = all_reduced(statistics * _NUMBER_BYTES * rows)
+        summed = all_reduced(statistics * NUMBER_BYTES * rows)
         splits = elementwise(inputs, outputs)
         return tuple(replace(s, exchanges=summed) if s.factor == f"dim{dim}" else s for s in splits)
 
@@ -109,7 +107,7 @@ def nll_forward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits
     each = operator.arguments[3] == _NONE
     weighs = len(inputs) > 2
     loss = 0 if each else PARTIAL
-    weight = all_reduced(0 if each else _NUMBER_BYTES)
+    weight = all_reduced(0 if each else NUMBER_BYTES)
     rows = Split("batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), weight)
     own = (1, REPLICATE, *(0,) * weighs)
     classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), weight if weighs else ())

@@ -14,7 +14,6 @@ from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
-from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
@@ -24,6 +23,7 @@ from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.models.catalog import build
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.describe import describe_stage
+from alpa_explore.questions.what_if import pinned
 from alpa_explore.sharding.spec import PARTIAL, local_share
 from alpa_explore.tracing.capture import capture
 

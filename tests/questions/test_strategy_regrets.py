@@ -8,8 +8,8 @@ import pytest
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.elimination.elimination_order import Limits
 from alpa_explore.intra_op.problem.solution import Status
-from alpa_explore.intra_op.regrets import pinned, regrets
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.questions.what_if import pinned, strategy_regrets
 from tests.intra_op.bounds.test_message_bound import random_problem
 
 
@@ -23,14 +23,14 @@ def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
         problem = random_problem(rng)
         all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
         legal = [c for c in all_choices if is_legal(problem, c)]
-        node_regrets = regrets(problem, range(len(problem.node_costs)))
+        node_regrets = strategy_regrets(problem, range(len(problem.node_costs)))
         if not legal:
             infeasible += 1
             assert all(np.isinf(r).all() for r in node_regrets)
             continue
         least = min(map(problem.evaluate, legal))
-        for v, strategy_regrets in enumerate(node_regrets):
-            for k, regret in enumerate(strategy_regrets):
+        for v, of_node in enumerate(node_regrets):
+            for k, regret in enumerate(of_node):
                 costs_with_it = [problem.evaluate(c) for c in legal if c[v] == k]
                 impossible += not costs_with_it
                 expected = min(costs_with_it) - least if costs_with_it else np.inf
