@@ -6,7 +6,6 @@ the devices of a host share its memory and its cores.
 
 import asyncio
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,8 +70,8 @@ def profile(
                     found=str(told)[:300],
                     remedy="Look at the log of its worker.",
                 )
-            profiling = Profiling(plan, checked_store(store, told), progress)
-            await _share(client, workers, kind, profiling, seconds, cancel)
+            profiling = Profiling(plan, checked_store(store, told), seconds, progress, cancel)
+            await _share(client, workers, kind, profiling)
             return profiling.result()
 
     return alone(work)
@@ -90,15 +89,15 @@ def _kind_of(hosts: Sequence[Host]) -> str:
     return hosts[0].kind
 
 
-async def _share(
-    client: Any, workers: Sequence[str], kind: str, profiling: Profiling, seconds: float, cancel: threading.Event | None
-) -> None:
-    """Have the workers time what waits, until the time is over. ExecutorError where all of them fail."""
-    waiting, end, faults = profiling.waiting(), time.monotonic() + seconds, []
+async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Profiling) -> None:
+    """Have the workers time what waits. ExecutorError where all of them fail."""
+    waiting, next_is_found, faults = profiling.waiting(), asyncio.Lock(), []
 
     async def serve(worker: str) -> None:
-        for wanted in waiting:  # one iterator for all: none times what another has
-            if time.monotonic() > end or (cancel is not None and cancel.is_set()):
+        while True:
+            async with next_is_found:  # one iterator for all: none times what another has. It may plan anew.
+                wanted = await asyncio.to_thread(next, waiting, None)
+            if wanted is None:
                 return
             found = await call_one(client, worker, _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS)
             if not isinstance(found, tuple | str):
@@ -119,11 +118,4 @@ async def _described(kind: str) -> dict[str, str]:
 
 async def _timed(wanted: WantedKernel, kind: str) -> Timed | str:
     """On a worker."""
-    return await asyncio.to_thread(_time, wanted, kind)
-
-
-def _time(wanted: WantedKernel, kind: str) -> Timed | str:
-    from alpa_explore.calibration import tuning as measuring
-    from alpa_explore.calibration.measuring.clock import Clock
-
-    return timed_or_why(wanted, Clock(kind, 1, measuring.PROFILE_RUN_SECONDS))
+    return await asyncio.to_thread(timed_or_why, wanted, kind)

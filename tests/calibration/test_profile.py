@@ -4,10 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import alpa_explore as ax
 from alpa_explore.attached.profile import profile
-from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
+from alpa_explore.calibration import tuning
+from alpa_explore.calibration.profiling.profile import Profiling, mattering
+from alpa_explore.calibration.profiling.timing import Timed, timed
+from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
 from alpa_explore.cost.compute import least_seconds
@@ -33,7 +38,7 @@ def store(wanted: tuple[WantedKernel, ...], factor: float) -> KernelStore:
     for each in wanted:
         assert each.kernel.name is not None
         timed = {"seconds": factor * each.seconds, "host_seconds": 0.0, "spread": 0.0}
-        kernels[name_of(each)] = measured_kernel(each.kernel, each.kernel.name, **timed)
+        kernels[each.name] = measured_kernel(each.kernel, each.kernel.name, **timed)
     return KernelStore(device="x", driver="", software="torch", date="2026-11-29", kernels=kernels)
 
 
@@ -53,7 +58,7 @@ def test_the_kernels_of_the_plan_come_first_and_take_its_computing_time(
     assert of_plan == sorted(of_plan, reverse=True)
     computed = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase != "update")
     assert 0.9 * computed < sum(of_plan) <= computed * (1 + 1e-9)
-    assert len({name_of(each) for each in wanted}) == len(wanted)
+    assert len({each.name for each in wanted}) == len(wanted)
     assert any(seconds == 0 for seconds in of_plan), "other strategies need kernels that the plan does not have"
 
 
@@ -139,7 +144,7 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
     two = profile(plan, seconds=600, kind="cpu", progress=lambda *told: done.append(told), cancel=Stop())  # type: ignore[arg-type]  # an event that is set after two kernels
     assert two.timed == 2
     assert two.left == len(wanted) - 2
-    assert set(two.store.kernels) == {name_of(each) for each in wanted[:2]}
+    assert set(two.store.kernels) == {each.name for each in wanted[:2]}
     assert two.plan_share == pytest.approx(done[-1][2])
     path = tmp_path_factory.mktemp("stores") / "kernels.json"
     path.write_text(json.dumps(two.store.as_json()))
@@ -177,3 +182,43 @@ def test_a_damaged_store_is_refused_with_the_place(
     with pytest.raises(AlpaExploreError) as caught:
         Cluster.parse(f"1x2:cpu+{path}")
     assert found in str(caught.value)
+
+
+def test_a_profile_follows_the_plan_to_the_kernels_that_formulas_make_look_fast(plan: ax.Plan) -> None:
+    kernels = KernelStore(device="x", driver="", software="", date="", kernels={})
+    profiling = Profiling(plan, kernels, seconds=600.0)
+    first = {each.name for each in mattering(plan_kernels(plan))}
+    later = 0
+    for each in profiling.waiting():
+        if not each.plan_seconds:  # of other strategies: all of the plan's are known
+            break
+        later += each.name not in first
+        profiling.add(each, Timed(seconds=20 * each.seconds, host_seconds=0.0, spread=0.0))
+    found = profiling.result()
+    assert later > 0, "the plans that follow run other kernels"
+    assert found.plan_share > tuning.MATTERING
+    share = measured_share(replanned(plan, found.store))
+    assert share is not None
+    assert share > 0.9
+    of_plan_alone = [k for k in found.store.kernels.values() if k.name in first]
+    share = measured_share(replanned(plan, kernels.with_kernels(of_plan_alone)))
+    assert share is not None
+    assert share < 0.5, "and would not be known, had the profile stayed with the first plan"
+
+
+def test_a_kernel_of_a_cpu_is_timed_on_one_core(wanted: tuple[WantedKernel, ...]) -> None:
+    before, seen = torch.get_num_threads(), []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # torch's form
+            seen.append(torch.get_num_threads())
+            return kernel(*args, **(kwargs or {}))
+
+    torch.set_num_threads(2)
+    try:
+        with Seen():
+            timed(wanted[-1], "cpu")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}

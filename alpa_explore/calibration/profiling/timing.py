@@ -34,8 +34,22 @@ class Timed(NamedTuple):
 
 
 @torch.no_grad()
-def timed(wanted: WantedKernel, clock: Clock) -> Timed:
-    """Time a kernel. RuntimeError, or what else torch raises, where it does not run on the device."""
+def timed(wanted: WantedKernel, kind: str) -> Timed:
+    """Time a kernel on a device of `kind`. RuntimeError, or what else torch raises, where it does not run there.
+
+    A device that is a CPU is one core, as each rank of a run has: its time is that of the thread, without what other
+    programs take meanwhile.
+    """
+    threads = torch.get_num_threads()
+    if kind == "cpu":
+        torch.set_num_threads(1)
+    try:
+        return _timed(wanted, Clock(kind, 1, tuning.PROFILE_RUN_SECONDS, time.thread_time))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(wanted: WantedKernel, clock: Clock) -> Timed:
     high = _bound_of_indices(wanted)
     size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), tuning.MOST_COPIES_OF_INPUTS)

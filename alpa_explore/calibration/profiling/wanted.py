@@ -35,39 +35,52 @@ class WantedKernel:
     seconds: float
     """Of one call, by the formulas."""
 
+    @property
+    def name(self) -> str:
+        """In a store."""
+        assert self.kernel.name is not None, "a wanted kernel has a name"
+        return self.kernel.name.name
 
-def wanted_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
-    """The kernels of the plan by their share of its time, then those of all strategies on all logical meshes of the
-    cluster by their seconds. RecipeError for a plan from a file whose model cannot be rebuilt."""
+    @property
+    def calls(self) -> float:
+        """In a microbatch of the plan."""
+        return self.plan_seconds / self.seconds if self.seconds else 0.0
+
+
+def plan_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
+    """The kernels of the plan by their share of its time. RecipeError for a plan from a file whose model cannot be
+    rebuilt."""
     details = details_of(plan)
     device = replace(plan.cluster.device, measured=_NOTHING)
     found: dict[str, WantedKernel] = {}
-    graphs = []
     for stage in plan.stages:
         problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
         decision = stage_decision(problem, choices, stage.devices)
         graph = problem.stage.layered.graph
-        graphs.append(graph)
         model = CostModel(device, decision.model.mesh)
         for index, strategy in decision.strategies.items():
             for wanted in _wanted(model, graph, index, [strategy]):
-                known = found.get(name := name_of(wanted))
+                known = found.get(wanted.name)
                 before = 0.0 if known is None else known.plan_seconds
-                found[name] = replace(wanted, plan_seconds=before + wanted.seconds)
+                found[wanted.name] = replace(wanted, plan_seconds=before + wanted.seconds)
+    return tuple(sorted(found.values(), key=lambda wanted: -wanted.plan_seconds))
+
+
+def wanted_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
+    """`plan_kernels`, then those of all strategies on all logical meshes of the cluster by their seconds."""
+    details, of_plan = details_of(plan), plan_kernels(plan)
+    device = replace(plan.cluster.device, measured=_NOTHING)
+    problems = (details.solved(stage.layers, plan.candidate_of(stage))[0] for stage in plan.stages)
+    graphs = tuple(dict.fromkeys(problem.stage.layered.graph for problem in problems))
+    found = {wanted.name: wanted for wanted in of_plan}
     for mesh in _meshes(plan):
         model = CostModel(device, mesh)
-        for graph in dict.fromkeys(graphs):
+        for graph in graphs:
             first = {signature: index for index, signature in reversed(list(enumerate(graph.signatures)))}
             for index in first.values():
                 for wanted in _wanted(model, graph, index, model.operator(graph, index).strategies):
-                    found.setdefault(name_of(wanted), wanted)
+                    found.setdefault(wanted.name, wanted)
     return tuple(sorted(found.values(), key=lambda wanted: (-wanted.plan_seconds, -wanted.seconds)))
-
-
-def name_of(wanted: WantedKernel) -> str:
-    """The name of a kernel in a store."""
-    assert wanted.kernel.name is not None, "a wanted kernel has a name"
-    return wanted.kernel.name.name
 
 
 def _meshes(plan: Plan) -> Sequence[LogicalMesh]:
