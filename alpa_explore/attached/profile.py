@@ -70,7 +70,7 @@ def profile(
                     found=str(told)[:300],
                     remedy="Look at the log of its worker.",
                 )
-            profiling = Profiling(plan, checked_store(store, told), seconds, progress, cancel)
+            profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
             await _share(client, workers, kind, profiling)
             return profiling.result()
 

@@ -10,14 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import alpa_explore as ax
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
-from alpa_explore.calibration.profiling.profile import Profiling, mattering
+from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
 from alpa_explore.calibration.profiling.timing import Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
 from alpa_explore.cost.compute import least_seconds
 from alpa_explore.cost.measured import measured_kernel
-from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
 
@@ -222,3 +222,72 @@ def test_a_kernel_of_a_cpu_is_timed_on_one_core(wanted: tuple[WantedKernel, ...]
     finally:
         torch.set_num_threads(before)
     assert set(seen) == {1}
+
+
+def here(**changes: str) -> KernelStore:
+    empty = KernelStore(device="", driver="", software="", date="2026-01-01", kernels={})
+    return replace(empty, **(device("cpu") | changes))
+
+
+def test_a_plan_for_a_device_that_is_not_attached_is_not_profiled(plan: ax.Plan) -> None:
+    of_h100 = ax.reprice(plan, Cluster.parse("1x2:h100"))
+    with pytest.raises(OptionError, match="for h100, which is not attached") as caught:
+        profile(of_h100, kind="cpu")
+    assert "CPU" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "fits"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100", True),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb", True),
+        ("NVIDIA GB200", "gb200-nvl72", True),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090", True),
+        ("x86_64 CPU", "cpu", True),
+        ("NVIDIA GB200", "b200", False),
+        ("NVIDIA H200", "h100", False),
+        ("x86_64 CPU", "h100", False),
+        ("NVIDIA H100 80GB HBM3", "cpu", False),
+    ],
+)
+def test_kernels_of_one_device_are_not_taken_for_those_of_another(
+    tmp_path_factory: pytest.TempPathFactory, device: str, name: str, fits: bool
+) -> None:
+    path = tmp_path_factory.mktemp("stores") / "kernels.json"
+    path.write_text(json.dumps(here(device=device).as_json()))
+    if fits:
+        assert Cluster.parse(f"1x2:{name}+{path}").device.measured is not None
+        return
+    with pytest.raises(ClusterError, match="timed on another device"):
+        Cluster.parse(f"1x2:{name}+{path}")
+
+
+def test_kernels_of_another_torch_are_kept_and_both_are_named(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
+    old = here(software="torch 2.9").with_kernels(tuple(store(wanted[:1], 1.0).kernels.values()))
+    for _ in range(2):
+        found = profile(plan, seconds=1e-9, kind="cpu", store=old)
+        assert found.known == 1
+        assert found.store.software == f"torch 2.9; {here().software}"
+        old = found.store
+
+
+def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: dict[str, int] = {}
+
+    def played(each: WantedKernel, _kind: str) -> Timed:
+        times[each.name] = times.get(each.name, 0) + 1
+        if each.name == wanted[0].name:
+            raise torch.OutOfMemoryError("the device is full\nand more")
+        spread = 0.9 / times[each.name] if each.name == wanted[1].name else 0.0
+        return Timed(seconds=each.seconds, host_seconds=0.0, spread=spread)
+
+    monkeypatch.setattr("alpa_explore.calibration.profiling.profile.timed", played)
+    found = profile(plan, seconds=600, kind="cpu")
+    assert found.failed == ((wanted[0].name, "the device is full"),)
+    assert found.unsteady == (wanted[1].name,)
+    assert found.store.kernels[wanted[1].name].spread == 0.45, "the steadier of two times"
+    assert times[wanted[1].name] == 2
+    assert (found.timed, found.left) == (len(found.store.kernels), 0)
+    assert wanted[0].name not in found.store.kernels

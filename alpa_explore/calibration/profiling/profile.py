@@ -15,6 +15,7 @@ from alpa_explore.calibration.measuring.identity import device_name, driver_vers
 from alpa_explore.calibration.profiling.timing import Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
+from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import CancelledError, OptionError
 from alpa_explore.planner.interface import planned
@@ -39,7 +40,7 @@ class Profile:
     left: int
     """Kernels for which there was no time."""
     plan_share: float
-    """Of the kernel time of the plan that was best when it was last made anew: the share of the kernels in the store."""
+    """Of the kernel time of the plan that was last made: the share of the kernels in the store."""
     failed: tuple[tuple[str, str], ...]
     """(kernel, why it could not be timed)."""
     unsteady: tuple[str, ...]
@@ -175,7 +176,7 @@ def profile_here(
         raise OptionError("Unknown kind of device", found=repr(kind)[:80], remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
-    profiling = Profiling(plan, checked_store(store, device(kind)), seconds, progress, cancel)
+    profiling = Profiling(plan, checked_store(plan, store, device(kind)), seconds, progress, cancel)
     for wanted in profiling.waiting():
         profiling.add(wanted, timed_or_why(wanted, kind))
     return profiling.result()
@@ -198,15 +199,28 @@ def device(kind: str) -> dict[str, str]:
     return {"device": device_name(kind), "driver": driver_version(kind), "software": software_versions(kind)}
 
 
-def checked_store(store: KernelStore | None, device: dict[str, str]) -> KernelStore:
-    """`store`, or a new one for this device. OptionError for a store of another device; one of another driver or torch
-    is used."""
+def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str]) -> KernelStore:
+    """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
+    another driver or torch are kept, and the store names both."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    here = KernelStore(**device, date=today, kernels={})
+    name = plan.cluster.device.name
+    if name in preset_names() and not here.may_be_of(name):
+        raise OptionError(
+            f"The plan is for {name}, which is not attached",
+            found=here.device,
+            remedy="Plan for the device that is attached (as 1x2:cpu), or attach workers that have the other.",
+        )
     if store is None:
-        return KernelStore(**device, date=datetime.datetime.now(datetime.UTC).date().isoformat(), kernels={})
-    if store.device != device["device"]:
+        return here
+    if store.device != here.device:
         raise OptionError(
             "The store has the kernels of another device",
-            found=f"{store.device}, and this is {device['device']}",
+            found=f"{store.device}, and this is {here.device}",
             remedy="Name another file: a store is of one kind of device.",
         )
-    return store
+    return replace(store, driver=_both(store.driver, here.driver), software=_both(store.software, here.software))
+
+
+def _both(before: str, now: str) -> str:
+    return before if now in before.split("; ") else f"{before}; {now}"

@@ -81,7 +81,9 @@ def run(options: argparse.Namespace) -> int:
     write_text(options.output, json.dumps(made.store.as_json(), ensure_ascii=False) + "\n", "The file of kernels")
     name = printable(options.output)
     shape = f"{plan.cluster.nodes}x{plan.cluster.devices_per_node}"
-    complain(f"wrote {name}; use it as --cluster {shape}:DEVICE+{name}")
+    complain(f"wrote {name}; use it as --cluster {shape}:{printable(plan.cluster.device_name)}+{name}")
+    if known is not None and known.software != made.store.software:
+        complain(f"it also has kernels of {printable(known.software)}: name another file to time all of them anew")
     if options.json:
         print_json(
             {
