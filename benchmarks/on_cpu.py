@@ -1,16 +1,17 @@
 """Twenty models on the CPU of this machine: predicted by curves and by measured kernels, run, compared.
 
-    PYTHONPATH=. python benchmarks/on_cpu.py [NAME …] [--processes 1 2 4] [--minutes 10] [--seconds 4] [--store]
+    PYTHONPATH=. python benchmarks/on_cpu.py [NAME …] [--processes 1 2 4] [--minutes 10] [--store]
 
 Curves are those of one core of this machine (`calibration.device_file`). For each model and number of processes there
 are two plans: the best by curves, and the best by measured kernels (`ax.profile`, which times kernels for `--seconds`
-and plans anew). Each is predicted both ways and run over gloo, in turn, where they differ; the models of `RACED` five
+and plans anew). Each is predicted both ways and run over gloo, in turn, where they differ; those of `RACED` several
 times on the most processes: which plan is faster when run? Five models are in every run of the script, the others
 follow until the minutes are over.
 
 A run has two figures. *Seconds* of an iteration are those of the clock on the wall: they mean something where nothing
 else runs and there are as many cores as processes. *Computing seconds* are those of the processor in all forward and
-backward tasks of all ranks, without waiting and without what other programs take: they hold on a busy machine, too.
+backward tasks of all ranks, without waiting and without what other programs take: they hold on a busy machine, too,
+but for caches that are shared. *Update* is the same of the optimizer's steps, of one process.
 The load beside a row is the number of processes that wanted a core when it was run.
 
 `--store` writes on_cpu.json beside this file, and keeps the rows of the models that are not run.
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +57,7 @@ from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.measured import load_measured
 
 STORE = Path(__file__).parent / "on_cpu.json"
-B, LAYERS, DELTA, STEPS, RACES = 2, 4, 1.0, 6, 5
+B, LAYERS, DELTA, STEPS = 2, 4, 1.0, 6
 RACED = ("resnet-own", "unet", "bert", "mixtral", "llama")
 """A CNN, a U-Net, a BERT, a mixture and a Llama."""
 LIBRARY = ("bert", "gpt2", "t5", "vit")
@@ -116,33 +117,35 @@ def run(plan: Plan, model: torch.nn.Module, inputs: Any, graph: TrainingGraph) -
         measured = load_measured(folder)
         return {
             "seconds": measured.measured_iteration_seconds,
-            "computing": computing_of_run(Path(folder), plan),
+            "computing": processor_seconds(Path(folder), plan, lambda name: "U" not in name),
+            "update": processor_seconds(Path(folder), plan, lambda name: "U" in name),
             "load": round(os.getloadavg()[0], 1),
         }
 
 
-def computing_of_run(folder: Path, plan: Plan) -> float:
-    """Processor seconds of all forward and backward tasks of all ranks, medians over the steps but the first."""
+def processor_seconds(folder: Path, plan: Plan, counts: Callable[[str], bool]) -> float:
+    """Processor seconds of the tasks that count, of all ranks: medians over the steps but the first."""
     whole = 0.0
     for rank in (rank for stage in plan.stages for rank in stage.devices):
         tasks = json.loads((folder / f"rank-{rank}.measured.json").read_text())["tasks"]
-        whole += sum(median(of["processor_seconds"][1:]) for name, of in tasks.items() if "U" not in name)
+        whole += sum(median(of["processor_seconds"][1:]) for name, of in tasks.items() if counts(name))
     return whole
 
 
-def predicted(plan: Plan) -> tuple[float, float]:
-    """(seconds of an iteration, computing seconds of all ranks)."""
+def predicted(plan: Plan) -> tuple[float, float, float]:
+    """(seconds of an iteration, computing seconds of all ranks, those of the update)."""
     timeline, computing = plan.timeline(), 0.0
     for stage, submesh in enumerate(timeline.schedule.submesh_of_stage):
         times = timeline.times[stage]
         parts = (times.forward_seconds, times.backward_input_seconds, times.backward_weight_seconds)
         alone = sum(part * (1 - share) for part, share in zip(parts, times.collective_fraction, strict=False))
         computing += alone * plan.options.num_microbatches * len(plan.stages[submesh].devices)
-    return plan.predicted.iteration_seconds, computing
+    update = sum(times.update_seconds for times in timeline.times)
+    return plan.predicted.iteration_seconds, computing, update
 
 
 def compare(
-    name: str, processes: Sequence[int], core: Path, store: KernelStore | None, seconds: float
+    name: str, processes: Sequence[int], core: Path, store: KernelStore | None, seconds: float, races: int
 ) -> tuple[list[Row], KernelStore | None]:
     """The rows of one model, and the store with its kernels."""
     model, inputs = built(name)
@@ -160,16 +163,17 @@ def compare(
         if decisions(by_curves) == decisions(by_kernels):
             del plans["curves"]
         runs: dict[str, list[Row]] = {by: [] for by in plans}
-        for _ in range(RACES if name in RACED and count == max(processes) else 1):
+        for _ in range(races if name in RACED and count == max(processes) else 1):
             for by, plan in plans.items():
                 runs[by].append(run(plan, model, inputs, graph))
         for by, plan in plans.items():
             row = {"model": name, "processes": count, "plan": by if len(plans) > 1 else "both"}
             row["decisions"] = decisions(plan)
             for how, where in (("curves", cluster), ("kernels", timed)):
-                row[f"seconds by {how}"], row[f"computing by {how}"] = predicted(reprice(plan, where, graph))
+                figures = zip(("seconds", "computing", "update"), predicted(reprice(plan, where, graph)), strict=True)
+                row |= {f"{figure} by {how}": value for figure, value in figures}
             row["share measured"] = measured_share(reprice(plan, timed, graph))
-            row |= {key: median(each[key] for each in runs[by]) for key in ("seconds", "computing", "load")}
+            row |= {key: median(each[key] for each in runs[by]) for key in ("seconds", "computing", "update", "load")}
             row["runs"] = [each["seconds"] for each in runs[by]], [each["computing"] for each in runs[by]]
             rows.append(row)
             print(
@@ -206,7 +210,7 @@ def score(rows: Sequence[Row], figure: str, how: str) -> Row:
     }
 
 
-def races(rows: Sequence[Row]) -> list[Row]:
+def raced(rows: Sequence[Row]) -> list[Row]:
     """The plan by measured kernels beside that by curves, where they differ."""
     found = []
     for row in rows:
@@ -234,6 +238,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=4.0, help="to time kernels in, for each model and number of processes"
     )
+    parser.add_argument("--races", type=int, default=5, help="runs of each plan of the models that are raced")
     parser.add_argument("--store", action="store_true")
     options = parser.parse_args()
     end, store = time.monotonic() + 60 * options.minutes, None
@@ -247,25 +252,27 @@ def main() -> None:
                 print(f"the time is over before {name}", file=sys.stderr)
                 break
             try:
-                found, store = compare(name, options.processes, core, store, options.seconds)
+                found, store = compare(name, options.processes, core, store, options.seconds, options.races)
             except AlpaExploreError as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
             rows = [row for row in rows if row["model"] != name] + found
-            scores = [score(rows, figure, how) for figure in ("computing", "seconds") for how in ("curves", "kernels")]
+            alone = [row for row in rows if row["processes"] == 1]
+            scored = [("computing", rows), ("seconds", rows)] + ([("update", alone)] if alone else [])
+            scores = [score(of, figure, how) for figure, of in scored for how in ("curves", "kernels")]
             record = {
                 "date": datetime.now(UTC).date().isoformat(),
                 "machine": f"{os.cpu_count()} cores, {platform.machine()}, torch {torch.__version__}",
                 "load": [min(row["load"] for row in rows), max(row["load"] for row in rows)],
                 "scores": scores,
-                "races": races(rows),
+                "races": raced(rows),
                 "rows": rows,
             }
             if options.store:
                 STORE.write_text(json.dumps(record, indent=1) + "\n")
     print(render_table([{k: v for k, v in row.items() if k not in ("runs", "decisions")} for row in rows]))
     print(render_table(scores))
-    print(render_table(races(rows)))
+    print(render_table(raced(rows)))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,18 @@ import alpa_explore as ax
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
-from alpa_explore.calibration.profiling.timing import Timed, timed
+from alpa_explore.calibration.profiling.timing import Timed, timed, update
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
-from alpa_explore.cost.compute import least_seconds
+from alpa_explore.cluster.software import UPDATES
+from alpa_explore.cost.compute import compute_seconds, least_seconds
+from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,10 @@ def test_the_kernels_of_the_plan_come_first_and_take_its_computing_time(
     of_plan = [each.plan_seconds for each in wanted]
     assert of_plan == sorted(of_plan, reverse=True)
     computed = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase != "update")
-    assert 0.9 * computed < sum(of_plan) <= computed * (1 + 1e-9)
+    of_microbatch = sum(each.plan_seconds for each in wanted if not each.update)
+    assert 0.9 * computed < of_microbatch <= computed * (1 + 1e-9)
+    updated = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase == "update")
+    assert 4 * (sum(of_plan) - of_microbatch) == pytest.approx(updated), "B = 4"
     assert len({each.name for each in wanted}) == len(wanted)
     assert any(seconds == 0 for seconds in of_plan), "other strategies need kernels that the plan does not have"
 
@@ -81,7 +87,7 @@ def test_the_time_of_a_plan_follows_the_measurements(
     assert computing(changed)
     unchanged = wanted_kernels(changed)
     assert sum(computing(changed).values()) == pytest.approx(
-        factor * sum(each.plan_seconds for each in unchanged), rel=1e-9
+        factor * sum(each.plan_seconds for each in unchanged if not each.update), rel=1e-9
     )
     share = measured_share(changed)
     assert share is not None
@@ -291,3 +297,51 @@ def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
     assert times[wanted[1].name] == 2
     assert (found.timed, found.left) == (len(found.store.kernels), 0)
     assert wanted[0].name not in found.store.kernels
+
+
+def test_kernels_that_nobody_timed_are_as_slow_beside_their_formulas_as_others_of_their_kind(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    assert all(each.kernel.name for each in wanted)
+    families = sorted({each.kernel.name.family for each in wanted if each.kernel.name and not each.update})
+    some = tuple(each for each in wanted if each.kernel.name and each.kernel.name.family in families[::2])
+    device = with_store(plan.cluster, store(some, 20.0)).device
+    slower = {
+        each.name: compute_seconds(device, each.kernel) / each.seconds
+        for each in wanted
+        if each not in some and each.kernel.kind is KernelKind.MEMORY and each.kernel.dtype == "float32"
+    }
+    assert len(slower) > 10
+    assert list(slower.values()) == pytest.approx([20.0] * len(slower))
+    few = [next(each for each in some if each.kernel.name and each.kernel.name.family == f) for f in families[:6:2]]
+    device = with_store(plan.cluster, store(tuple(few), 20.0)).device
+    other = next(each for each in wanted if each.name in slower)
+    assert compute_seconds(device, other.kernel) == pytest.approx(other.seconds), "of three families nothing follows"
+
+
+@pytest.mark.parametrize("how", UPDATES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_timed_update_is_the_step_of_torch_with_a_master_copy_of_16_bits(how: str, dtype: torch.dtype) -> None:
+    made = ax.plan("mlp-tiny", "1x2:cpu", num_microbatches=2, cache=False)
+    wanted = next(each for each in wanted_kernels(made) if each.update)
+    assert f" {made.cluster.software.update} " in wanted.name
+    torch.manual_seed(0)
+    sets = [[torch.rand(8, 16).to(dtype), torch.rand(8, 16).to(dtype)] for _ in range(3)]
+    right = [PieceOptimizer(str(wanted.call.steps[0].kind), weight, 1e-3).step(grad) for weight, grad in sets]
+    before = [weight.clone() for weight, _ in sets]
+    stepped = update(replace(wanted, update=how), sets)()
+    for (weight, _), old, new, expected in zip(sets, before, stepped, right, strict=True):
+        torch.testing.assert_close(new, expected)
+        assert not torch.equal(new, old)
+        assert dtype is torch.float32 or how == "plain" or torch.equal(weight, new), "a weight of 16 bits is written"
+    took = timed(replace(wanted, update=how), "cpu")
+    assert took.seconds > 0
+
+
+def test_each_software_has_its_own_times_of_updates(plan: ax.Plan) -> None:
+    names = {
+        software: {each.name for each in wanted_kernels(ax.reprice(plan, plan.cluster.with_changes(software=software)))}
+        for software in ("alpa", "eager", "megatron")
+    }
+    ways = {of: {name.split()[1] for name in found if name.startswith("optimizer")} for of, found in names.items()}
+    assert ways == {"alpa": {"plain"}, "eager": {"foreach"}, "megatron": {"fused"}}

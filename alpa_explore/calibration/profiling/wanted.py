@@ -10,7 +10,7 @@ from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.compute import formula_seconds
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.programs.lowering.decision import stage_decision
@@ -30,6 +30,8 @@ class WantedKernel:
     """Has a name."""
     call: LocalCall
     inputs: tuple[tuple[tuple[int, ...], str], ...]
+    update: str
+    """How the step of an optimizer runs (`Software.update`); '' for all other kernels."""
     plan_seconds: float
     """That it takes in a microbatch of the plan, by the formulas; 0 for one that only other strategies need."""
     seconds: float
@@ -58,11 +60,13 @@ def plan_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
         decision = stage_decision(problem, choices, stage.devices)
         graph = problem.stage.layered.graph
         model = CostModel(device, decision.model.mesh)
-        for index, strategy in decision.strategies.items():
+        updates = {graph.parameters[weight].update: strategy for weight, strategy in decision.updates.items()}
+        for index, strategy in (*decision.strategies.items(), *updates.items()):
             for wanted in _wanted(model, graph, index, [strategy]):
                 known = found.get(wanted.name)
                 before = 0.0 if known is None else known.plan_seconds
-                found[wanted.name] = replace(wanted, plan_seconds=before + wanted.seconds)
+                times = 1 / plan.options.num_microbatches if index in updates else 1.0
+                found[wanted.name] = replace(wanted, plan_seconds=before + times * wanted.seconds)
     return tuple(sorted(found.values(), key=lambda wanted: -wanted.plan_seconds))
 
 
@@ -110,6 +114,7 @@ def _wanted(
                 (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype)
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
+            update=model.device.software.update if operator.phase is Phase.UPDATE else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
