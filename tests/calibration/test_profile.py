@@ -345,3 +345,33 @@ def test_each_software_has_its_own_times_of_updates(plan: ax.Plan) -> None:
     }
     ways = {of: {name.split()[1] for name in found if name.startswith("optimizer")} for of, found in names.items()}
     assert ways == {"alpa": {"plain"}, "eager": {"foreach"}, "megatron": {"fused"}}
+
+
+class Heads(torch.nn.Module):
+    """Attention whose heads are transposed views, as in most models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.into(x).chunk(3, -1))
+        return self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)).mean()
+
+
+def test_a_transposed_input_is_timed_transposed() -> None:
+    graph = ax.capture(Heads(), torch.zeros(2, 16, 32), name="heads")
+    made = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1, cache=False)
+    wanted = next(each for each in plan_kernels(made) if each.name.startswith("alpa_explore.attention.default"))
+    assert [(shape, order) for shape, _, order in wanted.inputs[:3]] == [((2, 4, 16, 8), (0, 2, 1, 3))] * 3
+    seen: list[tuple[int, ...]] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # torch's form
+            if "attention" in str(kernel):
+                seen.append(args[0].stride())
+            return kernel(*args, **(kwargs or {}))
+
+    with Seen():
+        timed(wanted, "cpu")
+    assert set(seen) == {(512, 8, 32, 1)}

@@ -54,7 +54,7 @@ def timed(wanted: WantedKernel, kind: str) -> Timed:
 
 def _timed(wanted: WantedKernel, clock: Clock) -> Timed:
     high = 2 if wanted.update else _bound_of_indices(wanted)
-    size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype in wanted.inputs)
+    size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), tuning.MOST_COPIES_OF_INPUTS)
     sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
     step: Callable[[], object]
@@ -115,9 +115,9 @@ def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
     """One more than the largest index; 2 where nothing else runs."""
-    if not any(_is_integer(dtype) for _, dtype in wanted.inputs):
+    if not any(_is_integer(dtype) for _, dtype, _ in wanted.inputs):
         return 2
-    extents = sorted({size for shape, _ in wanted.inputs for size in shape if size > 1}, reverse=True)
+    extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
             _run(wanted, _inputs(wanted, high, "cpu"), "cpu")
@@ -128,14 +128,20 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
 
 
 def _inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
-    return [_input(shape, _dtype(name), high).to(device) for shape, name in wanted.inputs]
+    drawn = []
+    for shape, name, order in wanted.inputs:
+        laid_out = _input(tuple(shape[dim] for dim in order), _dtype(name), high, signed=wanted.kernel.matrix)
+        drawn.append(laid_out.to(device).permute([order.index(dim) for dim in range(len(order))]))
+    return drawn
 
 
-def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int) -> Tensor:
+def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int, *, signed: bool) -> Tensor:
     if dtype is torch.bool:
         return torch.rand(shape) < 0.5
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.randint(0, high, shape).to(dtype)
+    if signed:  # the time of attention depends on how far scores lie apart, the clock of a GPU on its numbers
+        return torch.randn(shape).to(dtype)
     # Positive: they may be variances, or the results of a softmax.
     return torch.rand(shape).mul_(0.8).add_(0.1).to(dtype)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
 
 from alpa_explore.cluster import Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.cluster.kernel_store import KernelStore
@@ -18,6 +21,7 @@ from alpa_explore.sharding.local.local_call import LocalCall, localize
 from alpa_explore.sharding.local.steps import LocalCollective
 from alpa_explore.sharding.spec import local_shape
 from alpa_explore.sharding.strategy import Strategy
+from alpa_explore.tracing.aten import run_operator
 
 _NOTHING = KernelStore(device="", driver="", software="", date="", kernels={})
 
@@ -29,7 +33,9 @@ class WantedKernel:
     kernel: Kernel
     """Has a name."""
     call: LocalCall
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    inputs: tuple[tuple[tuple[int, ...], str, tuple[int, ...]], ...]
+    """(shape, dtype, dims as they lie in memory, outermost first), as the first such operator of the model reads it: a
+    transposed input is timed so."""
     update: str
     """How the step of an optimizer runs (`Software.update`); '' for all other kernels."""
     plan_seconds: float
@@ -111,13 +117,41 @@ def _wanted(
             kernel=kernel,
             call=call,
             inputs=tuple(
-                (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype)
+                (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype, order_in_memory(graph)[t])
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
             update=model.device.software.update if operator.phase is Phase.UPDATE else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
+
+
+# Memo of a pure function.
+@lru_cache(maxsize=4)
+@torch.no_grad()
+def order_in_memory(graph: TrainingGraph) -> Mapping[int, tuple[int, ...]]:
+    """Tensor that an operator reads -> its dims as torch lays them out, outermost first; found on the meta device."""
+    values: dict[int, torch.Tensor] = {}
+
+    def empty(tensor: int) -> torch.Tensor:
+        of = graph.tensors[tensor]
+        return torch.empty(of.shape, dtype=getattr(torch, of.dtype), device="meta")
+
+    for operator in graph.operators:
+        values.update({t: empty(t) for t in operator.inputs if t not in values})
+        try:
+            made = run_operator(operator, {t: values[t] for t in operator.inputs}, "meta")
+        except (RuntimeError, ValueError, NotImplementedError):  # those of optimizers, or without a meta kernel
+            made = tuple(map(empty, operator.outputs))
+        values.update(zip(operator.outputs, made, strict=True))
+    return {tensor: _order(value) for tensor, value in values.items()}
+
+
+def _order(value: torch.Tensor) -> tuple[int, ...]:
+    """Dims by descending stride; as they are where some are repeated."""
+    dims, strides = range(value.dim()), value.stride()
+    repeated = any(stride == 0 and size > 1 for stride, size in zip(strides, value.shape, strict=True))
+    return tuple(dims if repeated else sorted(dims, key=lambda dim: (-strides[dim], dim)))
 
 
 def _formula(device: Device, kernel: Kernel) -> float:
