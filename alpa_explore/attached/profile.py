@@ -41,12 +41,13 @@ def profile(
     allow_remote: bool = False,
 ) -> Profile:
     """Time kernels of `plan` and of its search for about so many `seconds`, and add them to `store`. Those of the plan
-    come first, by their share of its time. Without a `scheduler` ('tcp://host:8786', or a dask Client) a device of this
-    machine is measured, of `kind` 'cpu' or 'cuda' (default: CUDA if available).
+    come first, by their share of its time, then those of the plans that are best with what was found. Without a
+    `scheduler` ('tcp://host:8786', or a dask Client) a device of this machine is measured, of `kind` 'cpu' or 'cuda'
+    (default: CUDA if available).
 
-    OptionError where there is no such device, where the hosts have unlike devices, or the store is of another device;
-    a store of another driver or torch is used. ExecutorError where the scheduler cannot be reached, or no host is left.
-    A host that fails is left out.
+    OptionError where there is no such device, where it is not that of the plan, where the hosts have unlike devices, or
+    the store is of another device; a store of another driver or torch is used, and names both. ExecutorError where the
+    scheduler cannot be reached, or no host is left. A host that fails is left out.
     """
     if scheduler is None:
         return profile_here(plan, seconds=seconds, kind=kind, store=store, progress=progress, cancel=cancel)

@@ -20,8 +20,9 @@ _EPILOG = """example:
   alpa-explore profile a.plan.json -o kernels.json --seconds 20
   alpa-explore plan gpt-tiny --cluster 1x2:cpu+kernels.json -B 4
 
-The kernels of the plan are timed first, by their share of its time, then those of all other strategies. Where FILE is
-there already, its kernels are kept, and only others are timed: a profile that was interrupted goes on."""
+The kernels of the plan are timed first, by their share of its time. Then a plan is made with what was found, and its
+kernels are timed, until they are known; then those of all other strategies. Where FILE is there already, its kernels
+are kept, and only others are timed: a profile that was interrupted goes on."""
 
 
 def add(command: Any) -> None:
