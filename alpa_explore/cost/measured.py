@@ -43,14 +43,15 @@ def kernel_name(
     """The name of what a device with timed kernels runs for an operator under a strategy.
 
     None where that is not the operator alone: it is part of a larger kernel, computes in another precision than that
-    of its tensors, or exchanges something meanwhile. The step of an optimizer is named by how the software runs it.
+    of its tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a name
+    that is not timed: its seconds follow from others of its family.
     """
     if device.measured is None:
         return None
     is_part = operator.joined is not None or not operator.launches or not operator.stored
     kind = packet(operator.kind)
     is_fused = device.software.fuses_pointwise and not (is_matrix_product(operator.kind) or kind in NEVER_FUSED)
-    if is_part or (is_fused and operator.phase is not Phase.UPDATE) or operator.low or any(strategy.exchanges):
+    if is_part or (is_fused and operator.phase is not Phase.UPDATE) or operator.low is not None:
         return None
     places = dict(zip((*operator.inputs, *operator.outputs), (*inputs, *outputs), strict=True))
     _, arguments, keywords, *_ = operator_signature(operator, places)
@@ -60,7 +61,8 @@ def kernel_name(
     family = f"{operator.kind}{how} {dtypes} {digest}"
     local = local_shapes(inputs, outputs, strategy, mesh_shape)
     shapes = " -> ".join(",".join("x".join(map(str, shape)) or "1" for shape in side) for side in local)
-    return KernelName(f"{family} {shapes}", family)
+    exchanging = " and exchanges" if any(strategy.exchanges) else ""
+    return KernelName(f"{family} {shapes}{exchanging}", family)
 
 
 def measured_kernel(
@@ -116,7 +118,8 @@ class _Factors(NamedTuple):
     families: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     """Family -> (sizes ascending, factors); of kernels of equal size, as products of other shapes, the mean."""
     classes: Mapping[tuple[bool, str, KernelKind], float]
-    """(on matrix units, dtype, kind) -> the mean of `tuning.TYPICAL_FAMILIES` families or more."""
+    """(on matrix units, dtype, kind) -> the mean of its families; of products and memory-bound kernels, which are of
+    many sorts, of `tuning.TYPICAL_FAMILIES` or more."""
     least: float
 
 
@@ -139,7 +142,10 @@ def _factors(device: Device, formulas: Formulas) -> _Factors:
             families[family] = tuple(of_size), means
             one = timed[0]
             classes.setdefault((one.matrix, one.dtype, KernelKind(one.kind)), []).append(geometric_mean(means))
-    typical = {c: geometric_mean(of) for c, of in classes.items() if len(of) >= tuning.TYPICAL_FAMILIES}
+    many = (KernelKind.PRODUCT, KernelKind.MEMORY)
+    typical = {
+        c: geometric_mean(of) for c, of in classes.items() if c[2] not in many or len(of) >= tuning.TYPICAL_FAMILIES
+    }
     return _Factors(families, typical, least)
 
 

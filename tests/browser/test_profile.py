@@ -37,4 +37,4 @@ def test_kernels_are_timed_on_an_attached_worker_and_change_the_plan(lab: LabPag
         explorer.locator(".alpa-share").get_by_text("of the computing time were timed").wait_for()
         assert cluster.scheduler_address in (explorer.get_by_text("kernels timed on").first.text_content() or "")
         lab.wait_until(lambda: float(lab.ask(SECONDS)) != before, "the planner has new costs")
-        assert lab.ask("Out[1].plan.cluster.device.measured.device") .endswith("CPU'")
+        assert lab.ask("Out[1].plan.cluster.device.measured.device").endswith("CPU'")

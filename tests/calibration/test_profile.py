@@ -13,13 +13,15 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
 from alpa_explore.calibration.profiling.timing import Timed, timed, update
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
 from alpa_explore.cluster.software import UPDATES
 from alpa_explore.cost.compute import compute_seconds, least_seconds
 from alpa_explore.cost.kernels import KernelKind
-from alpa_explore.cost.measured import measured_kernel
+from alpa_explore.cost.measured import is_measured, measured_kernel
+from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
+from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
@@ -375,3 +377,22 @@ def test_a_transposed_input_is_timed_transposed() -> None:
     with Seen():
         timed(wanted, "cpu")
     assert set(seen) == {(512, 8, 32, 1)}
+
+
+def test_experts_that_exchange_tokens_are_not_timed_and_follow_those_that_do_not() -> None:
+    made = ax.plan("mixtral-tiny", "1x4:cpu", num_microbatches=1, precision="float32", num_layers=2, cache=False)
+    wanted = wanted_kernels(made)
+    assert not any(each.name.endswith("and exchanges") for each in wanted)
+    experts = [each for each in wanted if each.name.startswith("alpa_explore.experts.default")]
+    device = with_store(made.cluster, store(tuple(experts), 5.0)).device
+    graph = details_of(made).graph
+    at = next(n for n, operator in enumerate(graph.operators) if operator.kind == "alpa_explore.experts.default")
+    mesh = logical_mesh(made.cluster, Submesh(1, 4), (1, 4)).squeezed()
+    model, plain = (CostModel(of, mesh) for of in (device, made.cluster.device))
+    sent = [s for s in model.operator(graph, at).strategies if any(s.exchanges)]
+    assert sent
+    for strategy in sent:
+        kernel = model.kernel(graph.operators[at], graph.tensors, strategy)
+        formula = compute_seconds(made.cluster.device, plain.kernel(graph.operators[at], graph.tensors, strategy))
+        assert compute_seconds(device, kernel) == pytest.approx(5 * formula)
+        assert not is_measured(device, kernel)
