@@ -43,8 +43,8 @@ def kernel_name(
     """The name of what a device with timed kernels runs for an operator under a strategy.
 
     None where that is not the operator alone: it is part of a larger kernel, computes in another precision than that
-    of its tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a name
-    that is not timed: its seconds follow from others of its family.
+    of its tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a
+    name that is not timed: its seconds follow from others of its family.
     """
     if device.measured is None:
         return None
