@@ -168,7 +168,6 @@ def compare(
                 runs[by].append(run(plan, model, inputs, graph))
         for by, plan in plans.items():
             row = {"model": name, "processes": count, "plan": by if len(plans) > 1 else "both"}
-            row["decisions"] = decisions(plan)
             for how, where in (("curves", cluster), ("kernels", timed)):
                 figures = zip(("seconds", "computing", "update"), predicted(reprice(plan, where, graph)), strict=True)
                 row |= {f"{figure} by {how}": value for figure, value in figures}
@@ -180,7 +179,7 @@ def compare(
                 *(
                     f"{key} {value:.3g}" if isinstance(value, float) else value
                     for key, value in row.items()
-                    if key not in ("runs", "decisions")
+                    if key != "runs"
                 ),
                 sep=" · ",
                 file=sys.stderr,
@@ -270,7 +269,7 @@ def main() -> None:
             }
             if options.store:
                 STORE.write_text(json.dumps(record, indent=1) + "\n")
-    print(render_table([{k: v for k, v in row.items() if k not in ("runs", "decisions")} for row in rows]))
+    print(render_table([{k: v for k, v in row.items() if k != "runs"} for row in rows]))
     print(render_table(scores))
     print(render_table(raced(rows)))
 
