@@ -57,7 +57,7 @@ def kernel_name(
     _, arguments, keywords, *_ = operator_signature(operator, places)
     digest = sha256(repr((arguments, keywords)).encode()).hexdigest()[:12]
     dtypes = ",".join(f"{t.dtype}{len(t.shape)}" for t in (*inputs, *outputs))
-    how = f" {device.software.update}" if operator.phase is Phase.UPDATE else ""
+    how = f" {device.software.update}" if operator.kind.startswith("optimizer.") else ""
     family = f"{operator.kind}{how} {dtypes} {digest}"
     local = local_shapes(inputs, outputs, strategy, mesh_shape)
     shapes = " -> ".join(",".join("x".join(map(str, shape)) or "1" for shape in side) for side in local)

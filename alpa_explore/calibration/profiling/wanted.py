@@ -13,7 +13,7 @@ from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.compute import formula_seconds
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
-from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.programs.lowering.decision import stage_decision
@@ -120,7 +120,7 @@ def _wanted(
                 (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype, order_in_memory(graph)[t])
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
-            update=model.device.software.update if operator.phase is Phase.UPDATE else "",
+            update=model.device.software.update if operator.kind.startswith("optimizer.") else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
