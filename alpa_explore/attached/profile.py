@@ -6,7 +6,6 @@ the devices of a host share its memory and its cores.
 
 import asyncio
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,12 +41,13 @@ def profile(
     allow_remote: bool = False,
 ) -> Profile:
     """Time kernels of `plan` and of its search for about so many `seconds`, and add them to `store`. Those of the plan
-    come first, by their share of its time. Without a `scheduler` ('tcp://host:8786', or a dask Client) a device of this
-    machine is measured, of `kind` 'cpu' or 'cuda' (default: CUDA if available).
+    come first, by their share of its time, then those of the plans that are best with what was found. Without a
+    `scheduler` ('tcp://host:8786', or a dask Client) a device of this machine is measured, of `kind` 'cpu' or 'cuda'
+    (default: CUDA if available).
 
-    OptionError where there is no such device, where the hosts have unlike devices, or the store is of another device;
-    a store of another driver or torch is used. ExecutorError where the scheduler cannot be reached, or no host is left.
-    A host that fails is left out.
+    OptionError where there is no such device, where it is not that of the plan, where the hosts have unlike devices, or
+    the store is of another device; a store of another driver or torch is used, and names both. ExecutorError where the
+    scheduler cannot be reached, or no host is left. A host that fails is left out.
     """
     if scheduler is None:
         return profile_here(plan, seconds=seconds, kind=kind, store=store, progress=progress, cancel=cancel)
@@ -71,8 +71,8 @@ def profile(
                     found=str(told)[:300],
                     remedy="Look at the log of its worker.",
                 )
-            profiling = Profiling(plan, checked_store(store, told), progress)
-            await _share(client, workers, kind, profiling, seconds, cancel)
+            profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
+            await _share(client, workers, kind, profiling)
             return profiling.result()
 
     return alone(work)
@@ -90,15 +90,15 @@ def _kind_of(hosts: Sequence[Host]) -> str:
     return hosts[0].kind
 
 
-async def _share(
-    client: Any, workers: Sequence[str], kind: str, profiling: Profiling, seconds: float, cancel: threading.Event | None
-) -> None:
-    """Have the workers time what waits, until the time is over. ExecutorError where all of them fail."""
-    waiting, end, faults = profiling.waiting(), time.monotonic() + seconds, []
+async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Profiling) -> None:
+    """Have the workers time what waits. ExecutorError where all of them fail."""
+    waiting, next_is_found, faults = profiling.waiting(), asyncio.Lock(), []
 
     async def serve(worker: str) -> None:
-        for wanted in waiting:  # one iterator for all: none times what another has
-            if time.monotonic() > end or (cancel is not None and cancel.is_set()):
+        while True:
+            async with next_is_found:  # one iterator for all: none times what another has. It may plan anew.
+                wanted = await asyncio.to_thread(next, waiting, None)
+            if wanted is None:
                 return
             found = await call_one(client, worker, _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS)
             if not isinstance(found, tuple | str):
@@ -119,11 +119,4 @@ async def _described(kind: str) -> dict[str, str]:
 
 async def _timed(wanted: WantedKernel, kind: str) -> Timed | str:
     """On a worker."""
-    return await asyncio.to_thread(_time, wanted, kind)
-
-
-def _time(wanted: WantedKernel, kind: str) -> Timed | str:
-    from alpa_explore.calibration import tuning as measuring
-    from alpa_explore.calibration.measuring.clock import Clock
-
-    return timed_or_why(wanted, Clock(kind, 1, measuring.PROFILE_RUN_SECONDS))
+    return await asyncio.to_thread(timed_or_why, wanted, kind)

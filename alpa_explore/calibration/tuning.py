@@ -42,6 +42,8 @@ PROFILE_RUN_SECONDS = 0.005
 """Least duration of a timed run of a kernel of a model (`profiling`): a plan needs hundreds."""
 MOST_COPIES_OF_INPUTS = 64
 """The most sets of inputs of such a kernel that take turns."""
+MATTERING = 0.97
+"""The share of a plan's kernel time that is timed before another plan is made with it."""
 STEADY = 0.2
 """Spread of the runs of a kernel from which it is timed again."""
 

@@ -9,6 +9,7 @@ Seconds are those of the device for one call whose inputs are not in its caches.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -81,6 +82,12 @@ class KernelStore:
         for kernel in sorted(self.kernels.values(), key=lambda kernel: kernel.size):
             found.setdefault(kernel.family, []).append(kernel)
         return found
+
+    def may_be_of(self, device: str) -> bool:
+        """Whether what it was timed on may be a device of a preset's name: 'NVIDIA H100 80GB HBM3' is an h100."""
+        parts = device.lower().split("-")
+        kind = next((part for part in parts if part == "cpu" or any(map(str.isdigit, part))), device.lower())
+        return kind in re.split(r"[^a-z0-9]+", self.device.lower())
 
     def with_kernels(self, kernels: Sequence[MeasuredKernel]) -> "KernelStore":
         """The store with more kernels; of one that it has, the new time."""

@@ -12,8 +12,9 @@ from alpa_explore.cluster.precisions import LOW_PRECISIONS, RECIPES
 from alpa_explore.errors import ClusterError, nearest_names
 
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors", "low_precision", "schedules")
+_TEXTS = ("name", "label", "source", "gradient_sync", "update", "context_factors", "low_precision", "schedules")
 SYNCS = ("exposed", "overlapped")
+UPDATES = ("plain", "foreach", "fused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,9 @@ class Software:
     shards_optimizer: bool = False
     """Whether data-parallel replicas divide optimizer state and update by default (ZeRO-1)."""
 
+    update: str = "fused"
+    """How an optimizer step runs, by torch's words: 'plain' (kernels of each weight), 'foreach' (each kernel on all
+    weights) or 'fused' (one kernel). Only its measured time depends on it."""
     gradient_bytes: int = 0
     """Bytes of an element of an accumulated gradient beside bfloat16 weights; 0, and beside float16: those of the
     weight."""
@@ -162,12 +166,13 @@ class Software:
                 found=repr(self.low_precision),
                 remedy=nearest_names(str(self.low_precision), LOW_PRECISIONS),
             )
-        if self.gradient_sync not in SYNCS:
-            raise ClusterError(
-                "Unknown gradient_sync of a software profile",
-                found=repr(self.gradient_sync),
-                remedy=f"Give one of {', '.join(SYNCS)}.",
-            )
+        for name, known in (("gradient_sync", SYNCS), ("update", UPDATES)):
+            if getattr(self, name) not in known:
+                raise ClusterError(
+                    f"Unknown {name} of a software profile",
+                    found=repr(getattr(self, name)),
+                    remedy=f"Give one of {', '.join(known)}.",
+                )
         for name in (*_SHARES, "fragmentation"):
             if getattr(self, name) > 1:
                 raise ClusterError(

@@ -117,6 +117,12 @@ class Cluster:
         if match is not None and (named_store := _split_store(match[3])) is not None:
             device, kernels = named_store
             store = read_kernel_store(kernels)
+            if device in preset_names() and not store.may_be_of(device):
+                raise ClusterError(
+                    "The kernels were timed on another device",
+                    found=f"{store.device} in {kernels}, for {device}",
+                    remedy="Name the device that they were timed on, or a file of its own figures.",
+                )
             return cls.parse(f"{match[1]}x{match[2]}:{device}", **{"measured": store, **changes})
         if match is not None and is_file_name(match[3]):
             parts = ClusterParts(int(match[1]), int(match[2]), *read_device(match[3]), ())

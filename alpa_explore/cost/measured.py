@@ -3,21 +3,24 @@
 A kernel is known by its name: the operator with its arguments, and the local shapes and dtypes of what it reads and
 makes. One that was timed takes the measured seconds. One between two timed sizes of its family takes those of the
 formulas times a factor, measured over formula, that is interpolated in the logarithm of the size. Beyond the timed
-sizes, and of families that were not timed, the formulas hold.
+sizes, and in families that were not timed, it is the mean factor of what was timed of the same kind and dtype: else
+kernels would look fast because nobody timed them, and plans would be made of those.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from statistics import geometric_mean
+from typing import NamedTuple
 
 from alpa_explore.cluster import Device
 from alpa_explore.cluster.kernel_store import MeasuredKernel
+from alpa_explore.cost import tuning
 from alpa_explore.cost.fusion import NEVER_FUSED
 from alpa_explore.cost.kernels import Kernel, KernelKind, KernelName, local_shapes
 from alpa_explore.graph import Operator, Phase, Tensor
@@ -40,23 +43,26 @@ def kernel_name(
     """The name of what a device with timed kernels runs for an operator under a strategy.
 
     None where that is not the operator alone: it is part of a larger kernel, computes in another precision than that
-    of its tensors, or exchanges something meanwhile. An optimizer step is priced by the bytes of all weights together.
+    of its tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a
+    name that is not timed: its seconds follow from others of its family.
     """
+    if device.measured is None:
+        return None
     is_part = operator.joined is not None or not operator.launches or not operator.stored
     kind = packet(operator.kind)
     is_fused = device.software.fuses_pointwise and not (is_matrix_product(operator.kind) or kind in NEVER_FUSED)
-    if device.measured is None or is_part or is_fused or operator.low is not None:
-        return None
-    if operator.phase is Phase.UPDATE or any(strategy.exchanges):
+    if is_part or (is_fused and operator.phase is not Phase.UPDATE) or operator.low is not None:
         return None
     places = dict(zip((*operator.inputs, *operator.outputs), (*inputs, *outputs), strict=True))
     _, arguments, keywords, *_ = operator_signature(operator, places)
     digest = sha256(repr((arguments, keywords)).encode()).hexdigest()[:12]
     dtypes = ",".join(f"{t.dtype}{len(t.shape)}" for t in (*inputs, *outputs))
-    family = f"{operator.kind} {dtypes} {digest}"
+    how = f" {device.software.update}" if operator.kind.startswith("optimizer.") else ""
+    family = f"{operator.kind}{how} {dtypes} {digest}"
     local = local_shapes(inputs, outputs, strategy, mesh_shape)
     shapes = " -> ".join(",".join("x".join(map(str, shape)) or "1" for shape in side) for side in local)
-    return KernelName(f"{family} {shapes}", family)
+    exchanging = " and exchanges" if any(strategy.exchanges) else ""
+    return KernelName(f"{family} {shapes}{exchanging}", family)
 
 
 def measured_kernel(
@@ -86,10 +92,12 @@ def with_measured(device: Device, kernels: Sequence[Kernel], seconds: Floats, fo
         timed = store.kernels.get(kernel.name.name)
         if timed is not None:
             corrected[place] = timed.seconds
-        elif (family := factors.get(kernel.name.family)) is not None:
-            size = kernel.flops if kernel.matrix else kernel.bytes_accessed
-            sizes, means, _ = family
-            corrected[place] *= _between(sizes, means, size)
+            continue
+        size = kernel.flops if kernel.matrix else kernel.bytes_accessed
+        between = _between(*factors.families.get(kernel.name.family, ((), ())), size)
+        if between is None:
+            between = factors.classes.get((kernel.matrix, kernel.dtype, kernel.kind), 1.0)
+        corrected[place] *= between
     return corrected
 
 
@@ -101,29 +109,44 @@ def is_measured(device: Device, kernel: Kernel) -> bool:
 def least_factor(device: Device, formulas: Formulas) -> float:
     """The least of measured seconds over those of the formulas, at most 1: lower bounds that follow from the formulas
     hold times this factor."""
-    return min((1.0, *(lowest for *_, lowest in _factors(device, formulas).values())))
+    return _factors(device, formulas).least
 
 
-Factors = dict[str, tuple[tuple[float, ...], tuple[float, ...], float]]
+class _Factors(NamedTuple):
+    """Measured seconds over those of the formulas."""
+
+    families: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    """Family -> (sizes ascending, factors); of kernels of equal size, as products of other shapes, the mean."""
+    classes: Mapping[tuple[bool, str, KernelKind], float]
+    """(on matrix units, dtype, kind) -> the mean of its families; of products and memory-bound kernels, which are of
+    many sorts, of `tuning.TYPICAL_FAMILIES` or more."""
+    least: float
 
 
 # Memo of a pure function.
 @lru_cache(maxsize=32)
-def _factors(device: Device, formulas: Formulas) -> Factors:
-    """Family -> (sizes ascending, measured seconds over those of the formulas, the least of these). Of kernels of equal
-    size, as products of other shapes, the mean counts between sizes, and each by itself for the least."""
+def _factors(device: Device, formulas: Formulas) -> _Factors:
     assert device.measured is not None, "a device with measured kernels"
-    found: Factors = {}
+    families: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
+    classes: dict[tuple[bool, str, KernelKind], list[float]] = {}
+    least = 1.0
     for family, timed in device.measured.families.items():
         predicted = formulas(device, [_as_kernel(kernel) for kernel in timed]).tolist()
         of_size: dict[float, list[float]] = {}
         for kernel, seconds in zip(timed, predicted, strict=True):
             if seconds > 0:
                 of_size.setdefault(kernel.size, []).append(kernel.seconds / seconds)
+                least = min(least, of_size[kernel.size][-1])
         if of_size:
             means = tuple(geometric_mean(factors) for factors in of_size.values())
-            found[family] = tuple(of_size), means, min(map(min, of_size.values()))
-    return found
+            families[family] = tuple(of_size), means
+            one = timed[0]
+            classes.setdefault((one.matrix, one.dtype, KernelKind(one.kind)), []).append(geometric_mean(means))
+    many = (KernelKind.PRODUCT, KernelKind.MEMORY)
+    typical = {
+        c: geometric_mean(of) for c, of in classes.items() if c[2] not in many or len(of) >= tuning.TYPICAL_FAMILIES
+    }
+    return _Factors(families, typical, least)
 
 
 def _as_kernel(timed: MeasuredKernel) -> Kernel:
@@ -138,11 +161,11 @@ def _as_kernel(timed: MeasuredKernel) -> Kernel:
     )
 
 
-def _between(sizes: Sequence[float], factors: Sequence[float], size: float) -> float:
-    """The factor at a size between two timed ones; 1 beyond them."""
+def _between(sizes: Sequence[float], factors: Sequence[float], size: float) -> float | None:
+    """The factor at a size between two timed ones; None beyond them."""
     above = bisect_left(sizes, size)
     if above == len(sizes) or size < sizes[0]:
-        return 1.0
+        return None
     if sizes[above] == size:
         return factors[above]
     low, high = sizes[above - 1], sizes[above]

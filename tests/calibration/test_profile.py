@@ -4,17 +4,27 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import alpa_explore as ax
 from alpa_explore.attached.profile import profile
-from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
-from alpa_explore.cluster import Cluster
+from alpa_explore.calibration import tuning
+from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
+from alpa_explore.calibration.profiling.timing import Timed, timed, update
+from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
-from alpa_explore.cost.compute import least_seconds
-from alpa_explore.cost.measured import measured_kernel
-from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.cluster.software import UPDATES
+from alpa_explore.cost.compute import compute_seconds, least_seconds
+from alpa_explore.cost.kernels import KernelKind
+from alpa_explore.cost.measured import is_measured, measured_kernel
+from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
+from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +43,7 @@ def store(wanted: tuple[WantedKernel, ...], factor: float) -> KernelStore:
     for each in wanted:
         assert each.kernel.name is not None
         timed = {"seconds": factor * each.seconds, "host_seconds": 0.0, "spread": 0.0}
-        kernels[name_of(each)] = measured_kernel(each.kernel, each.kernel.name, **timed)
+        kernels[each.name] = measured_kernel(each.kernel, each.kernel.name, **timed)
     return KernelStore(device="x", driver="", software="torch", date="2026-11-29", kernels=kernels)
 
 
@@ -52,8 +62,11 @@ def test_the_kernels_of_the_plan_come_first_and_take_its_computing_time(
     of_plan = [each.plan_seconds for each in wanted]
     assert of_plan == sorted(of_plan, reverse=True)
     computed = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase != "update")
-    assert 0.9 * computed < sum(of_plan) <= computed * (1 + 1e-9)
-    assert len({name_of(each) for each in wanted}) == len(wanted)
+    of_microbatch = sum(each.plan_seconds for each in wanted if not each.update)
+    assert 0.9 * computed < of_microbatch <= computed * (1 + 1e-9)
+    updated = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase == "update")
+    assert 4 * (sum(of_plan) - of_microbatch) == pytest.approx(updated), "B = 4"
+    assert len({each.name for each in wanted}) == len(wanted)
     assert any(seconds == 0 for seconds in of_plan), "other strategies need kernels that the plan does not have"
 
 
@@ -76,7 +89,7 @@ def test_the_time_of_a_plan_follows_the_measurements(
     assert computing(changed)
     unchanged = wanted_kernels(changed)
     assert sum(computing(changed).values()) == pytest.approx(
-        factor * sum(each.plan_seconds for each in unchanged), rel=1e-9
+        factor * sum(each.plan_seconds for each in unchanged if not each.update), rel=1e-9
     )
     share = measured_share(changed)
     assert share is not None
@@ -139,7 +152,7 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
     two = profile(plan, seconds=600, kind="cpu", progress=lambda *told: done.append(told), cancel=Stop())  # type: ignore[arg-type]  # an event that is set after two kernels
     assert two.timed == 2
     assert two.left == len(wanted) - 2
-    assert set(two.store.kernels) == {name_of(each) for each in wanted[:2]}
+    assert set(two.store.kernels) == {each.name for each in wanted[:2]}
     assert two.plan_share == pytest.approx(done[-1][2])
     path = tmp_path_factory.mktemp("stores") / "kernels.json"
     path.write_text(json.dumps(two.store.as_json()))
@@ -177,3 +190,209 @@ def test_a_damaged_store_is_refused_with_the_place(
     with pytest.raises(AlpaExploreError) as caught:
         Cluster.parse(f"1x2:cpu+{path}")
     assert found in str(caught.value)
+
+
+def test_a_profile_follows_the_plan_to_the_kernels_that_formulas_make_look_fast(plan: ax.Plan) -> None:
+    kernels = KernelStore(device="x", driver="", software="", date="", kernels={})
+    profiling = Profiling(plan, kernels, seconds=600.0)
+    first = {each.name for each in mattering(plan_kernels(plan))}
+    later = 0
+    for each in profiling.waiting():
+        if not each.plan_seconds:  # of other strategies: all of the plan's are known
+            break
+        later += each.name not in first
+        profiling.add(each, Timed(seconds=20 * each.seconds, host_seconds=0.0, spread=0.0))
+    found = profiling.result()
+    assert later > 0, "the plans that follow run other kernels"
+    assert found.plan_share > tuning.MATTERING
+    share = measured_share(replanned(plan, found.store))
+    assert share is not None
+    assert share > 0.9
+    of_plan_alone = [k for k in found.store.kernels.values() if k.name in first]
+    share = measured_share(replanned(plan, kernels.with_kernels(of_plan_alone)))
+    assert share is not None
+    assert share < 0.5, "and would not be known, had the profile stayed with the first plan"
+
+
+def test_a_kernel_of_a_cpu_is_timed_on_one_core(wanted: tuple[WantedKernel, ...]) -> None:
+    before, seen = torch.get_num_threads(), []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # torch's form
+            seen.append(torch.get_num_threads())
+            return kernel(*args, **(kwargs or {}))
+
+    torch.set_num_threads(2)
+    try:
+        with Seen():
+            timed(wanted[-1], "cpu")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+
+
+def here(**changes: str) -> KernelStore:
+    empty = KernelStore(device="", driver="", software="", date="2026-01-01", kernels={})
+    return replace(empty, **(device("cpu") | changes))
+
+
+def test_a_plan_for_a_device_that_is_not_attached_is_not_profiled(plan: ax.Plan) -> None:
+    of_h100 = ax.reprice(plan, Cluster.parse("1x2:h100"))
+    with pytest.raises(OptionError, match="for h100, which is not attached") as caught:
+        profile(of_h100, kind="cpu")
+    assert "CPU" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "fits"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100", True),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb", True),
+        ("NVIDIA GB200", "gb200-nvl72", True),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090", True),
+        ("x86_64 CPU", "cpu", True),
+        ("NVIDIA GB200", "b200", False),
+        ("NVIDIA H200", "h100", False),
+        ("x86_64 CPU", "h100", False),
+        ("NVIDIA H100 80GB HBM3", "cpu", False),
+    ],
+)
+def test_kernels_of_one_device_are_not_taken_for_those_of_another(
+    tmp_path_factory: pytest.TempPathFactory, device: str, name: str, fits: bool
+) -> None:
+    path = tmp_path_factory.mktemp("stores") / "kernels.json"
+    path.write_text(json.dumps(here(device=device).as_json()))
+    if fits:
+        assert Cluster.parse(f"1x2:{name}+{path}").device.measured is not None
+        return
+    with pytest.raises(ClusterError, match="timed on another device"):
+        Cluster.parse(f"1x2:{name}+{path}")
+
+
+def test_kernels_of_another_torch_are_kept_and_both_are_named(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
+    old = here(software="torch 2.9").with_kernels(tuple(store(wanted[:1], 1.0).kernels.values()))
+    for _ in range(2):
+        found = profile(plan, seconds=1e-9, kind="cpu", store=old)
+        assert found.known == 1
+        assert found.store.software == f"torch 2.9; {here().software}"
+        old = found.store
+
+
+def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: dict[str, int] = {}
+
+    def played(each: WantedKernel, _kind: str) -> Timed:
+        times[each.name] = times.get(each.name, 0) + 1
+        if each.name == wanted[0].name:
+            raise torch.OutOfMemoryError("the device is full\nand more")
+        spread = 0.9 / times[each.name] if each.name == wanted[1].name else 0.0
+        return Timed(seconds=each.seconds, host_seconds=0.0, spread=spread)
+
+    monkeypatch.setattr("alpa_explore.calibration.profiling.profile.timed", played)
+    found = profile(plan, seconds=600, kind="cpu")
+    assert found.failed == ((wanted[0].name, "the device is full"),)
+    assert found.unsteady == (wanted[1].name,)
+    assert found.store.kernels[wanted[1].name].spread == 0.45, "the steadier of two times"
+    assert times[wanted[1].name] == 2
+    assert (found.timed, found.left) == (len(found.store.kernels), 0)
+    assert wanted[0].name not in found.store.kernels
+
+
+def test_kernels_that_nobody_timed_are_as_slow_beside_their_formulas_as_others_of_their_kind(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    assert all(each.kernel.name for each in wanted)
+    families = sorted({each.kernel.name.family for each in wanted if each.kernel.name and not each.update})
+    some = tuple(each for each in wanted if each.kernel.name and each.kernel.name.family in families[::2])
+    device = with_store(plan.cluster, store(some, 20.0)).device
+    slower = {
+        each.name: compute_seconds(device, each.kernel) / each.seconds
+        for each in wanted
+        if each not in some and each.kernel.kind is KernelKind.MEMORY and each.kernel.dtype == "float32"
+    }
+    assert len(slower) > 10
+    assert list(slower.values()) == pytest.approx([20.0] * len(slower))
+    few = [next(each for each in some if each.kernel.name and each.kernel.name.family == f) for f in families[:6:2]]
+    device = with_store(plan.cluster, store(tuple(few), 20.0)).device
+    other = next(each for each in wanted if each.name in slower)
+    assert compute_seconds(device, other.kernel) == pytest.approx(other.seconds), "of three families nothing follows"
+
+
+@pytest.mark.parametrize("how", UPDATES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_timed_update_is_the_step_of_torch_with_a_master_copy_of_16_bits(how: str, dtype: torch.dtype) -> None:
+    made = ax.plan("mlp-tiny", "1x2:cpu", num_microbatches=2, cache=False)
+    wanted = next(each for each in wanted_kernels(made) if each.update)
+    assert f" {made.cluster.software.update} " in wanted.name
+    torch.manual_seed(0)
+    sets = [[torch.rand(8, 16).to(dtype), torch.rand(8, 16).to(dtype)] for _ in range(3)]
+    right = [PieceOptimizer(str(wanted.call.steps[0].kind), weight, 1e-3).step(grad) for weight, grad in sets]
+    before = [weight.clone() for weight, _ in sets]
+    stepped = update(replace(wanted, update=how), sets)()
+    for (weight, _), old, new, expected in zip(sets, before, stepped, right, strict=True):
+        torch.testing.assert_close(new, expected)
+        assert not torch.equal(new, old)
+        assert dtype is torch.float32 or how == "plain" or torch.equal(weight, new), "a weight of 16 bits is written"
+    took = timed(replace(wanted, update=how), "cpu")
+    assert took.seconds > 0
+
+
+def test_each_software_has_its_own_times_of_updates(plan: ax.Plan) -> None:
+    names = {
+        software: {each.name for each in wanted_kernels(ax.reprice(plan, plan.cluster.with_changes(software=software)))}
+        for software in ("alpa", "eager", "megatron")
+    }
+    ways = {of: {name.split()[1] for name in found if name.startswith("optimizer")} for of, found in names.items()}
+    assert ways == {"alpa": {"plain"}, "eager": {"foreach"}, "megatron": {"fused"}}
+
+
+class Heads(torch.nn.Module):
+    """Attention whose heads are transposed views, as in most models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.into(x).chunk(3, -1))
+        return self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)).mean()
+
+
+def test_a_transposed_input_is_timed_transposed() -> None:
+    graph = ax.capture(Heads(), torch.zeros(2, 16, 32), name="heads")
+    made = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1, cache=False)
+    wanted = next(each for each in plan_kernels(made) if each.name.startswith("alpa_explore.attention.default"))
+    assert [(shape, order) for shape, _, order in wanted.inputs[:3]] == [((2, 4, 16, 8), (0, 2, 1, 3))] * 3
+    seen: list[tuple[int, ...]] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # torch's form
+            if "attention" in str(kernel):
+                seen.append(args[0].stride())
+            return kernel(*args, **(kwargs or {}))
+
+    with Seen():
+        timed(wanted, "cpu")
+    assert set(seen) == {(512, 8, 32, 1)}
+
+
+def test_experts_that_exchange_tokens_are_not_timed_and_follow_those_that_do_not() -> None:
+    made = ax.plan("mixtral-tiny", "1x4:cpu", num_microbatches=1, precision="float32", num_layers=2, cache=False)
+    wanted = wanted_kernels(made)
+    assert not any(each.name.endswith("and exchanges") for each in wanted)
+    experts = [each for each in wanted if each.name.startswith("alpa_explore.experts.default")]
+    device = with_store(made.cluster, store(tuple(experts), 5.0)).device
+    graph = details_of(made).graph
+    at = next(n for n, operator in enumerate(graph.operators) if operator.kind == "alpa_explore.experts.default")
+    mesh = logical_mesh(made.cluster, Submesh(1, 4), (1, 4)).squeezed()
+    model, plain = (CostModel(of, mesh) for of in (device, made.cluster.device))
+    sent = [s for s in model.operator(graph, at).strategies if any(s.exchanges)]
+    assert sent
+    for strategy in sent:
+        kernel = model.kernel(graph.operators[at], graph.tensors, strategy)
+        formula = compute_seconds(made.cluster.device, plain.kernel(graph.operators[at], graph.tensors, strategy))
+        assert compute_seconds(device, kernel) == pytest.approx(5 * formula)
+        assert not is_measured(device, kernel)

@@ -11,7 +11,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.baselines.layout import BASELINE
-from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
+from alpa_explore.calibration.profiling.wanted import WantedKernel, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
 from alpa_explore.cost.measured import measured_kernel
@@ -75,7 +75,7 @@ def test_layouts_and_plans_price_kernels_alike_that_were_timed() -> None:
     before = ax.layouts("llama-tiny", machines, global_batch=8, scheduler="serial", cache=False)
     row = before.ranked[0]
     wanted = wanted_kernels(the_plan("llama-tiny", machines, before, row))
-    kernels = {name_of(each): as_if_timed(each, 30 * each.seconds) for each in wanted}
+    kernels = {each.name: as_if_timed(each, 30 * each.seconds) for each in wanted}
     store = KernelStore(device="x", driver="", software="torch", date="2026-11-29", kernels=kernels)
     timed = replace(machines, device=replace(machines.device, measured=store))
     after = ax.layouts("llama-tiny", timed, global_batch=8, scheduler="serial", cache=False)

@@ -203,7 +203,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         model = self.session.sources.user_model
         own = model is not None and model.name == settings.model
         reference = self.session.sources.code_name(settings.model)
-        return plan_code(settings, reference=reference, user_model=own, scheduler=_scheduler_of(state, settings))
+        timed = state.plan is not None and state.plan.cluster.device.measured is not None
+        where = _scheduler_of(state, settings)
+        return plan_code(settings, reference=reference, user_model=own, scheduler=where, timed=timed)
 
     def go_to_tab(self, title: str) -> None:
         """Select the tab with this title."""

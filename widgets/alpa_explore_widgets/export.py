@@ -120,10 +120,13 @@ _DEVICE = {
 """Setting -> the field of the cluster or its device that it overrides."""
 
 
-def plan_code(settings: Settings, *, reference: str = "", user_model: bool = False, scheduler: str = "") -> str:
+def plan_code(
+    settings: Settings, *, reference: str = "", user_model: bool = False, scheduler: str = "", timed: bool = False
+) -> str:
     """Python code that makes the plan for these settings; `reference` names the model where its name does not, as that
     of a config file; `user_model`: the model is not of the catalogue, so the code
-    has a comment in its place; `scheduler`: that of the attached hosts of which the cluster is made."""
+    has a comment in its place; `scheduler`: that of the attached hosts of which the cluster is made; `timed`: the plan
+    has the times of kernels."""
     s = settings
     attached = f'ax.attach("{scheduler}").cluster({s.devices_per_node})'
     cluster = attached if scheduler else f'ax.Cluster.parse("{cluster_text(s)}")'
@@ -141,7 +144,14 @@ def plan_code(settings: Settings, *, reference: str = "", user_model: bool = Fal
         ]
     pipeline = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
     options = _options(s, [f"pipeline=ax.PipelineOptions({pipeline})"] if pipeline else [], fixed=user_model)
-    return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {options})", ""])
+    lines.append(f"plan = ax.plan({model}, cluster, {options})")
+    if timed:
+        where = f'scheduler="{scheduler}"' if scheduler else ""
+        lines += [
+            f"cluster = cluster.with_changes(measured=ax.profile(plan{', ' * bool(where)}{where}).store)",
+            lines[-1],
+        ]
+    return "\n".join([*lines, ""])
 
 
 def explore_code(settings: Settings, reference: str = "") -> str:

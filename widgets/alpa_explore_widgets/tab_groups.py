@@ -140,7 +140,7 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (TimelinePanel, ()),
         (ShardingPanel, (session,)),
         (FrontierPanel, (session.select,)),
-        (RunPanel, (session.runs, session.attaching, session.plan_for_attached, session.show_plan)),
+        (RunPanel, (session.runs, session.attaching, session.profiling, session.plan_for_attached, session.show_plan)),
         (WhatIfsPanel, (lambda position, on: session.keep(position, on=on),)),
         (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(KINDS))),
         (ComparePanel, ()),

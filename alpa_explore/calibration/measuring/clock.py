@@ -1,8 +1,8 @@
 """The seconds of one call of a kernel.
 
-On a CPU the wall clock; on a GPU the device's own, between two events. There the host first queues a wait on the
-device, so that the kernels are issued before the first of them runs: else a small kernel would take as long as the host
-needs to issue it, which `host_time` measures by itself.
+On a CPU the wall clock, or that of the thread; on a GPU the device's own, between two events. There the host first
+queues a wait on the device, so that the kernels are issued before the first of them runs: else a small kernel would
+take as long as the host needs to issue it, which `host_time` measures by itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from alpa_explore.calibration.measuring.identity import asked
 class Clock:
     """Measures the seconds of one call of a kernel. All ranks repeat it equally often, else collectives would hang."""
 
-    def __init__(self, kind: str, ranks: int, run_seconds: float) -> None:
-        self.kind, self.ranks, self.run_seconds = kind, ranks, run_seconds
+    def __init__(
+        self, kind: str, ranks: int, run_seconds: float, host_clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """`host_clock` measures on a CPU: `time.thread_time` leaves out what other programs take of its time."""
+        self.kind, self.ranks, self.run_seconds, self.host_clock = kind, ranks, run_seconds, host_clock
         self.spent_seconds = 0.0
         """All timed runs until now; equal on all ranks, so that they skip the same points."""
 
@@ -69,12 +72,11 @@ class Clock:
         self.spent_seconds += seconds
         return seconds
 
-    @staticmethod
-    def _on_host(kernel: Callable[[], object], repeats: int) -> float:
-        start = time.perf_counter()
+    def _on_host(self, kernel: Callable[[], object], repeats: int) -> float:
+        start = self.host_clock()
         for _ in range(repeats):
             kernel()
-        return time.perf_counter() - start
+        return self.host_clock() - start
 
     @staticmethod
     def _on_device(kernel: Callable[[], object], repeats: int) -> float:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from alpa_explore.calibration import tuning
-from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
 from alpa_explore.calibration.profiling.timing import Timed, timed
-from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
+from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
+from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cost.measured import measured_kernel
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.planner.interface import planned
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Running
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.rebuild import details_of
 
 ProfileProgress = Callable[[int, int, float], None]
 """Is told (kernels done, kernels, share of the plan's kernel time that is timed)."""
@@ -36,7 +40,7 @@ class Profile:
     left: int
     """Kernels for which there was no time."""
     plan_share: float
-    """Of the kernel time of the plan, by the formulas: the share of the kernels in the store."""
+    """Of the kernel time of the plan that was last made: the share of the kernels in the store."""
     failed: tuple[tuple[str, str], ...]
     """(kernel, why it could not be timed)."""
     unsteady: tuple[str, ...]
@@ -45,30 +49,60 @@ class Profile:
 
 
 class Profiling:
-    """The kernels of a plan and its search that are not in a store yet, and what was found of them."""
+    """The kernels of a plan and its search that are not in a store yet, and what was found of them.
 
-    def __init__(self, plan: Plan, store: KernelStore, progress: ProfileProgress | None = None) -> None:
-        self._every = wanted_kernels(plan)
-        self._known = store.kernels.keys() & {name_of(wanted) for wanted in self._every}
-        self._store, self._progress = store, progress
+    Formulas that promise too much draw a plan to kernels that were not timed. So a plan is made anew with what was
+    found, and its kernels are timed next, until a new plan has none that matter and are not known.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: KernelStore,
+        seconds: float,
+        progress: ProfileProgress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self._every = {wanted.name: wanted for wanted in wanted_kernels(plan)}
+        self._known = frozenset(store.kernels.keys() & self._every.keys())
+        self._store, self._progress, self._cancel = store, progress, cancel
+        self._end = time.monotonic() + seconds
+        self._plan, self._of_plan = plan, plan_kernels(plan)
         self._found: dict[str, MeasuredKernel] = {}
         self._failed: dict[str, str] = {}
         self._unsteady: list[str] = []
 
     def waiting(self) -> Iterator[WantedKernel]:
-        """The kernels to time, what matters most first."""
-        return (wanted for wanted in self._every if name_of(wanted) not in self._known)
+        """The kernels to time, what matters most first, until the time is over or the work is cancelled."""
+        given = set(self._known)
+
+        def of(kernels: Iterable[WantedKernel]) -> Iterator[WantedKernel]:
+            for wanted in kernels:
+                if self._is_over():
+                    return
+                if wanted.name not in given:
+                    given.add(wanted.name)
+                    yield wanted
+
+        while True:
+            yield from of(mattering(self._of_plan))
+            if self._is_over() or not self._planned_anew():
+                break
+            if all(wanted.name in given for wanted in mattering(self._of_plan)):
+                break
+        yield from of(self._of_plan)
+        yield from of(tuple(self._every.values()))
 
     def add(self, wanted: WantedKernel, found: Timed | str) -> None:
         """What was measured of a kernel, or why it was not."""
-        name = name_of(wanted)
+        self._every.setdefault(wanted.name, wanted)
         if isinstance(found, str):
-            self._failed[name] = found
+            self._failed[wanted.name] = found
             return
         assert wanted.kernel.name is not None, "a wanted kernel has a name"
-        self._found[name] = measured_kernel(wanted.kernel, wanted.kernel.name, **found._asdict())
+        self._found[wanted.name] = measured_kernel(wanted.kernel, wanted.kernel.name, **found._asdict())
         if found.spread > tuning.STEADY:
-            self._unsteady.append(name)
+            self._unsteady.append(wanted.name)
         if self._progress is not None:
             done = len(self._known) + len(self._found) + len(self._failed)
             self._progress(done, len(self._every), self._plan_share())
@@ -76,7 +110,7 @@ class Profiling:
     def result(self) -> Profile:
         """What is known now."""
         return Profile(
-            store=self._store.with_kernels(tuple(self._found.values())),
+            store=self._store_now(),
             timed=len(self._found),
             known=len(self._known),
             left=len(self._every) - len(self._known) - len(self._found) - len(self._failed),
@@ -85,10 +119,46 @@ class Profiling:
             unsteady=tuple(self._unsteady),
         )
 
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._end or (self._cancel is not None and self._cancel.is_set())
+
+    def _planned_anew(self) -> bool:
+        """Whether there is a new plan with what was found; none of choices that were made by hand, nor where making
+        one took longer than the time that is left."""
+        plan, graph = self._plan, details_of(self._plan).graph
+        took = sum(seconds for name, seconds in plan.statistics.seconds if name != "capture")
+        if plan.options.baseline or time.monotonic() + took > self._end or not self._store_now().kernels:
+            return False
+        device = replace(plan.cluster.device, measured=self._store_now())
+        cluster = replace(plan.cluster, device=device)
+        request = PlanRequest.again(plan.options, graph, cluster, graph.zigzag)
+        try:
+            self._plan = planned(request, Running(cache=False, cancel=self._cancel))
+        except CancelledError:
+            return False
+        self._of_plan = plan_kernels(self._plan)
+        return True
+
+    def _store_now(self) -> KernelStore:
+        return self._store.with_kernels(tuple(self._found.values()))
+
     def _plan_share(self) -> float:
-        known = self._known | self._found.keys()
-        covered = sum(wanted.plan_seconds for wanted in self._every if name_of(wanted) in known)
-        return covered / (sum(wanted.plan_seconds for wanted in self._every) or 1.0)
+        kernels = {**self._store.kernels, **self._found}
+        took = [
+            (w.calls * kernels[w.name].seconds, True) if w.name in kernels else (w.plan_seconds, False)
+            for w in self._of_plan
+        ]
+        return sum(seconds for seconds, known in took if known) / (sum(seconds for seconds, _ in took) or 1.0)
+
+
+def mattering(of_plan: Sequence[WantedKernel]) -> tuple[WantedKernel, ...]:
+    """The first kernels of a plan, which take `tuning.MATTERING` of its kernel time."""
+    whole, before = sum(wanted.plan_seconds for wanted in of_plan), 0.0
+    for place, wanted in enumerate(of_plan):
+        if before >= tuning.MATTERING * whole:
+            return tuple(of_plan[:place])
+        before += wanted.plan_seconds
+    return tuple(of_plan)
 
 
 def profile_here(
@@ -106,21 +176,19 @@ def profile_here(
         raise OptionError("Unknown kind of device", found=repr(kind)[:80], remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
-    profiling = Profiling(plan, checked_store(store, device(kind)), progress)
-    clock, end = Clock(kind, 1, tuning.PROFILE_RUN_SECONDS), time.monotonic() + seconds
+    profiling = Profiling(plan, checked_store(plan, store, device(kind)), seconds, progress, cancel)
     for wanted in profiling.waiting():
-        if time.monotonic() > end or (cancel is not None and cancel.is_set()):
-            break
-        profiling.add(wanted, timed_or_why(wanted, clock))
+        profiling.add(wanted, timed_or_why(wanted, kind))
     return profiling.result()
 
 
-def timed_or_why(wanted: WantedKernel, clock: Clock) -> Timed | str:
-    """The time of a kernel, measured again where its runs differ much; or why it cannot be timed."""
+def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | str:
+    """The time of a kernel on a device of `kind`, measured again where its runs differ much; or why it cannot be
+    timed."""
     try:
-        measured = timed(wanted, clock)
+        measured = timed(wanted, kind)
         if measured.spread > tuning.STEADY:
-            measured = min(measured, timed(wanted, clock), key=lambda each: each.spread)
+            measured = min(measured, timed(wanted, kind), key=lambda each: each.spread)
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
     return measured
@@ -131,15 +199,28 @@ def device(kind: str) -> dict[str, str]:
     return {"device": device_name(kind), "driver": driver_version(kind), "software": software_versions(kind)}
 
 
-def checked_store(store: KernelStore | None, device: dict[str, str]) -> KernelStore:
-    """`store`, or a new one for this device. OptionError for a store of another device; one of another driver or torch
-    is used."""
+def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str]) -> KernelStore:
+    """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
+    another driver or torch are kept, and the store names both."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    here = KernelStore(**device, date=today, kernels={})
+    name = plan.cluster.device.name
+    if name in preset_names() and not here.may_be_of(name):
+        raise OptionError(
+            f"The plan is for {name}, which is not attached",
+            found=here.device,
+            remedy="Plan for the device that is attached (as 1x2:cpu), or attach workers that have the other.",
+        )
     if store is None:
-        return KernelStore(**device, date=datetime.datetime.now(datetime.UTC).date().isoformat(), kernels={})
-    if store.device != device["device"]:
+        return here
+    if store.device != here.device:
         raise OptionError(
             "The store has the kernels of another device",
-            found=f"{store.device}, and this is {device['device']}",
+            found=f"{store.device}, and this is {here.device}",
             remedy="Name another file: a store is of one kind of device.",
         )
-    return store
+    return replace(store, driver=_both(store.driver, here.driver), software=_both(store.software, here.software))
+
+
+def _both(before: str, now: str) -> str:
+    return before if now in before.split("; ") else f"{before}; {now}"

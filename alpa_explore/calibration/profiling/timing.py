@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,7 +21,10 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
+from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
 from alpa_explore.tracing.aten import run_operator
+
+_RATE = 1e-3
 
 
 class Timed(NamedTuple):
@@ -34,20 +37,37 @@ class Timed(NamedTuple):
 
 
 @torch.no_grad()
-def timed(wanted: WantedKernel, clock: Clock) -> Timed:
-    """Time a kernel. RuntimeError, or what else torch raises, where it does not run on the device."""
-    high = _bound_of_indices(wanted)
-    size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype in wanted.inputs)
+def timed(wanted: WantedKernel, kind: str) -> Timed:
+    """Time a kernel on a device of `kind`. RuntimeError, or what else torch raises, where it does not run there.
+
+    A device that is a CPU is one core, as each rank of a run has: its time is that of the thread, without what other
+    programs take meanwhile.
+    """
+    threads = torch.get_num_threads()
+    if kind == "cpu":
+        torch.set_num_threads(1)
+    try:
+        return _timed(wanted, Clock(kind, 1, tuning.PROFILE_RUN_SECONDS, time.thread_time))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(wanted: WantedKernel, clock: Clock) -> Timed:
+    high = 2 if wanted.update else _bound_of_indices(wanted)
+    size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), tuning.MOST_COPIES_OF_INPUTS)
-    sets = itertools.cycle([_inputs(wanted, high, clock.kind) for _ in range(copies)])
+    sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
+    step: Callable[[], object]
+    step, calls = (update(wanted, sets), copies) if wanted.update else (_in_turn(wanted, sets, clock.kind), 1)
     host: list[float] = []
 
     def kernel() -> None:
         began = time.perf_counter()
-        _run(wanted, next(sets), clock.kind)
-        host.append(time.perf_counter() - began)
+        step()
+        host.append((time.perf_counter() - began) / calls)
 
-    runs = clock.runs(kernel)
+    with torch.enable_grad() if wanted.update else torch.no_grad():
+        runs = [run / calls for run in clock.runs(kernel)]
     quartiles = statistics.quantiles(runs, n=4)
     median = statistics.median(runs)
     return Timed(
@@ -55,6 +75,34 @@ def timed(wanted: WantedKernel, clock: Clock) -> Timed:
         host_seconds=statistics.median(host) if clock.kind == "cuda" else 0.0,
         spread=(quartiles[2] - quartiles[0]) / median,
     )
+
+
+def _in_turn(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]], device: str) -> Callable[[], object]:
+    turns = itertools.cycle(sets)
+    return lambda: _run(wanted, next(turns), device)
+
+
+def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[], Sequence[Tensor]]:
+    """A step of the optimizer on all (weight, gradient) of `sets`, as `wanted.update` says; it returns the weights."""
+    kind, (weights, gradients) = str(wanted.call.steps[0].kind), zip(*sets, strict=True)
+    if wanted.update == "plain":  # as this library's runtime has it
+        pieces = [PieceOptimizer(kind, weight, _RATE) for weight in weights]
+        return lambda: [piece.step(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
+    masters = [torch.nn.Parameter(w.clone() if w.dtype.itemsize >= 4 else w.float()) for w in weights]
+    optimizer = OPTIMIZERS[kind](masters, _RATE)
+    optimizer.param_groups[0].update(foreach=wanted.update == "foreach", fused=wanted.update == "fused")
+
+    def step() -> Sequence[Tensor]:
+        for master, gradient in zip(masters, gradients, strict=True):
+            master.grad = gradient.to(master.dtype)
+        optimizer.step()
+        updated = [master.detach() for master in masters]
+        if weights[0].dtype == masters[0].dtype:
+            return updated
+        torch._foreach_copy_(list(weights), updated)
+        return weights
+
+    return step
 
 
 def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
@@ -67,9 +115,9 @@ def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
     """One more than the largest index; 2 where nothing else runs."""
-    if not any(_is_integer(dtype) for _, dtype in wanted.inputs):
+    if not any(_is_integer(dtype) for _, dtype, _ in wanted.inputs):
         return 2
-    extents = sorted({size for shape, _ in wanted.inputs for size in shape if size > 1}, reverse=True)
+    extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
             _run(wanted, _inputs(wanted, high, "cpu"), "cpu")
@@ -80,14 +128,20 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
 
 
 def _inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
-    return [_input(shape, _dtype(name), high).to(device) for shape, name in wanted.inputs]
+    drawn = []
+    for shape, name, order in wanted.inputs:
+        laid_out = _input(tuple(shape[dim] for dim in order), _dtype(name), high, signed=wanted.kernel.matrix)
+        drawn.append(laid_out.to(device).permute([order.index(dim) for dim in range(len(order))]))
+    return drawn
 
 
-def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int) -> Tensor:
+def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int, *, signed: bool) -> Tensor:
     if dtype is torch.bool:
         return torch.rand(shape) < 0.5
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.randint(0, high, shape).to(dtype)
+    if signed:  # the time of attention depends on how far scores lie apart, the clock of a GPU on its numbers
+        return torch.randn(shape).to(dtype)
     # Positive: they may be variances, or the results of a softmax.
     return torch.rand(shape).mul_(0.8).add_(0.1).to(dtype)
 

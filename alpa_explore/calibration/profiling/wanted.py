@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
 
 from alpa_explore.cluster import Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.cluster.kernel_store import KernelStore
@@ -18,6 +21,7 @@ from alpa_explore.sharding.local.local_call import LocalCall, localize
 from alpa_explore.sharding.local.steps import LocalCollective
 from alpa_explore.sharding.spec import local_shape
 from alpa_explore.sharding.strategy import Strategy
+from alpa_explore.tracing.aten import run_operator
 
 _NOTHING = KernelStore(device="", driver="", software="", date="", kernels={})
 
@@ -29,45 +33,64 @@ class WantedKernel:
     kernel: Kernel
     """Has a name."""
     call: LocalCall
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    inputs: tuple[tuple[tuple[int, ...], str, tuple[int, ...]], ...]
+    """(shape, dtype, dims as they lie in memory, outermost first), as the first such operator of the model reads it: a
+    transposed input is timed so."""
+    update: str
+    """How the step of an optimizer runs (`Software.update`); '' for all other kernels."""
     plan_seconds: float
     """That it takes in a microbatch of the plan, by the formulas; 0 for one that only other strategies need."""
     seconds: float
     """Of one call, by the formulas."""
 
+    @property
+    def name(self) -> str:
+        """In a store."""
+        assert self.kernel.name is not None, "a wanted kernel has a name"
+        return self.kernel.name.name
 
-def wanted_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
-    """The kernels of the plan by their share of its time, then those of all strategies on all logical meshes of the
-    cluster by their seconds. RecipeError for a plan from a file whose model cannot be rebuilt."""
+    @property
+    def calls(self) -> float:
+        """In a microbatch of the plan."""
+        return self.plan_seconds / self.seconds if self.seconds else 0.0
+
+
+def plan_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
+    """The kernels of the plan by their share of its time. RecipeError for a plan from a file whose model cannot be
+    rebuilt."""
     details = details_of(plan)
     device = replace(plan.cluster.device, measured=_NOTHING)
     found: dict[str, WantedKernel] = {}
-    graphs = []
     for stage in plan.stages:
         problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
         decision = stage_decision(problem, choices, stage.devices)
         graph = problem.stage.layered.graph
-        graphs.append(graph)
         model = CostModel(device, decision.model.mesh)
-        for index, strategy in decision.strategies.items():
+        updates = {graph.parameters[weight].update: strategy for weight, strategy in decision.updates.items()}
+        for index, strategy in (*decision.strategies.items(), *updates.items()):
             for wanted in _wanted(model, graph, index, [strategy]):
-                known = found.get(name := name_of(wanted))
+                known = found.get(wanted.name)
                 before = 0.0 if known is None else known.plan_seconds
-                found[name] = replace(wanted, plan_seconds=before + wanted.seconds)
+                times = 1 / plan.options.num_microbatches if index in updates else 1.0
+                found[wanted.name] = replace(wanted, plan_seconds=before + times * wanted.seconds)
+    return tuple(sorted(found.values(), key=lambda wanted: -wanted.plan_seconds))
+
+
+def wanted_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
+    """`plan_kernels`, then those of all strategies on all logical meshes of the cluster by their seconds."""
+    details, of_plan = details_of(plan), plan_kernels(plan)
+    device = replace(plan.cluster.device, measured=_NOTHING)
+    problems = (details.solved(stage.layers, plan.candidate_of(stage))[0] for stage in plan.stages)
+    graphs = tuple(dict.fromkeys(problem.stage.layered.graph for problem in problems))
+    found = {wanted.name: wanted for wanted in of_plan}
     for mesh in _meshes(plan):
         model = CostModel(device, mesh)
-        for graph in dict.fromkeys(graphs):
+        for graph in graphs:
             first = {signature: index for index, signature in reversed(list(enumerate(graph.signatures)))}
             for index in first.values():
                 for wanted in _wanted(model, graph, index, model.operator(graph, index).strategies):
-                    found.setdefault(name_of(wanted), wanted)
+                    found.setdefault(wanted.name, wanted)
     return tuple(sorted(found.values(), key=lambda wanted: (-wanted.plan_seconds, -wanted.seconds)))
-
-
-def name_of(wanted: WantedKernel) -> str:
-    """The name of a kernel in a store."""
-    assert wanted.kernel.name is not None, "a wanted kernel has a name"
-    return wanted.kernel.name.name
 
 
 def _meshes(plan: Plan) -> Sequence[LogicalMesh]:
@@ -94,12 +117,41 @@ def _wanted(
             kernel=kernel,
             call=call,
             inputs=tuple(
-                (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype)
+                (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype, order_in_memory(graph)[t])
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
+            update=model.device.software.update if operator.kind.startswith("optimizer.") else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
+
+
+# Memo of a pure function.
+@lru_cache(maxsize=4)
+@torch.no_grad()
+def order_in_memory(graph: TrainingGraph) -> Mapping[int, tuple[int, ...]]:
+    """Tensor that an operator reads -> its dims as torch lays them out, outermost first; found on the meta device."""
+    values: dict[int, torch.Tensor] = {}
+
+    def empty(tensor: int) -> torch.Tensor:
+        of = graph.tensors[tensor]
+        return torch.empty(of.shape, dtype=getattr(torch, of.dtype), device="meta")
+
+    for operator in graph.operators:
+        values.update({t: empty(t) for t in operator.inputs if t not in values})
+        try:
+            made = run_operator(operator, {t: values[t] for t in operator.inputs}, "meta")
+        except (RuntimeError, ValueError, NotImplementedError):  # those of optimizers, or without a meta kernel
+            made = tuple(map(empty, operator.outputs))
+        values.update(zip(operator.outputs, made, strict=True))
+    return {tensor: _order(value) for tensor, value in values.items()}
+
+
+def _order(value: torch.Tensor) -> tuple[int, ...]:
+    """Dims by descending stride; as they are where some are repeated."""
+    dims, strides = range(value.dim()), value.stride()
+    repeated = any(stride == 0 and size > 1 for stride, size in zip(strides, value.shape, strict=True))
+    return tuple(dims if repeated else sorted(dims, key=lambda dim: (-strides[dim], dim)))
 
 
 def _formula(device: Device, kernel: Kernel) -> float:

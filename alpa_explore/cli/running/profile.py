@@ -20,8 +20,9 @@ _EPILOG = """example:
   alpa-explore profile a.plan.json -o kernels.json --seconds 20
   alpa-explore plan gpt-tiny --cluster 1x2:cpu+kernels.json -B 4
 
-The kernels of the plan are timed first, by their share of its time, then those of all other strategies. Where FILE is
-there already, its kernels are kept, and only others are timed: a profile that was interrupted goes on."""
+The kernels of the plan are timed first, by their share of its time. Then a plan is made with what was found, and its
+kernels are timed, until they are known; then those of all other strategies. Where FILE is there already, its kernels
+are kept, and only others are timed: a profile that was interrupted goes on."""
 
 
 def add(command: Any) -> None:
@@ -81,7 +82,9 @@ def run(options: argparse.Namespace) -> int:
     write_text(options.output, json.dumps(made.store.as_json(), ensure_ascii=False) + "\n", "The file of kernels")
     name = printable(options.output)
     shape = f"{plan.cluster.nodes}x{plan.cluster.devices_per_node}"
-    complain(f"wrote {name}; use it as --cluster {shape}:DEVICE+{name}")
+    complain(f"wrote {name}; use it as --cluster {shape}:{printable(plan.cluster.device_name)}+{name}")
+    if known is not None and known.software != made.store.software:
+        complain(f"it also has kernels of {printable(known.software)}: name another file to time all of them anew")
     if options.json:
         print_json(
             {

@@ -148,6 +148,8 @@ class _Measured:
     seconds: deque[float] = field(default_factory=_last)
     collective_seconds: deque[float] = field(default_factory=_last)
     receive_seconds: deque[float] = field(default_factory=_last)
+    processor_seconds: deque[float] = field(default_factory=_last)
+    """Of the host's thread: on a CPU what the task computes, whatever else the machine does."""
 
 
 class _Worker:
@@ -303,6 +305,7 @@ class _Worker:
         transport.begin()
         for task in self.job.program.order(self.rank):
             before = time.perf_counter(), transport.collective_time.seconds(), transport.receive_time.seconds()
+            processor = time.thread_time()
             for _ in executor.run(task, load):
                 raise AssertionError("this transport blocks")
             if self.device.type == "cuda":
@@ -311,6 +314,7 @@ class _Worker:
             measured.seconds.append(time.perf_counter() - before[0])
             measured.collective_seconds.append(transport.collective_time.seconds() - before[1])
             measured.receive_seconds.append(transport.receive_time.seconds() - before[2])
+            measured.processor_seconds.append(time.thread_time() - processor)
         transport.finish()
 
     def _record(self, step: int) -> None:

@@ -18,6 +18,7 @@ from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
+    from alpa_explore.calibration.profiling.profile import Profile
     from alpa_explore.planner.fitting import FittingCluster
     from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.questions.what_if import Regret
@@ -198,6 +199,7 @@ _regrets = _late("questions.what_if", "regrets")
 _check_run = _late("runtime.launch", "request_of")
 _launch = _late("runtime.launch", "launch")
 _attach = _late("attached.attach", "attach")
+_profile = _late("attached.profile", "profile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,3 +230,5 @@ class Backend:
     """(plan, drift of its run, cancel) -> the best plan with the measured figures, beside the present one."""
     attach: Callable[..., Attached] = _attach
     """(address, found, progress and cancel of `ax.attach`) -> the hosts of a Dask scheduler and their links."""
+    profile: Callable[..., Profile] = _profile
+    """The arguments of `ax.profile` -> the kernels that were timed."""

@@ -12,6 +12,7 @@ from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.asking.kernel_times import Profiling
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
 from alpa_explore_widgets.session.asking.questions import settings_of_change
 from alpa_explore_widgets.session.backend import Backend
@@ -50,6 +51,7 @@ class Session:
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
         self.attaching = Attaching(self.store, backend)
+        self.profiling = Profiling(self.store, backend, self.plan_on)
         self.layouts = LayoutQuestions(self.store, sources, backend)
 
     def set(self, **changes: Any) -> None:
@@ -339,6 +341,7 @@ class Session:
             worker.cancel()
         self.planning.end_of_move.cancel()
         self.attaching.cancel()
+        self.profiling.cancel()
         self.runs.stop()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -13,7 +13,7 @@ from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore_widgets.session.fault import Fault, Offers
 from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
+from alpa_explore_widgets.session.training_run import Attachment, KernelTimes, RunCheck, TrainingRun
 
 if TYPE_CHECKING:
     from alpa_explore.questions.what_if import Regret
@@ -122,6 +122,8 @@ class State:
     """The best of them on other clusters."""
     attachment: Attachment | None = None
     """The hosts that were attached last, or are being attached."""
+    kernel_times: KernelTimes | None = None
+    """The kernels that were timed last, or are being timed."""
     run: TrainingRun | None = None
     """The last training run that was started."""
     run_check: RunCheck | None = None

@@ -1,4 +1,5 @@
-"""The values of the Run tab: the attached hosts, how to run a plan, whether it can run, the progress of a run."""
+"""The values of the Run tab: attached hosts, timed kernels, how to run a plan, whether it can run, the progress of a
+run."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from alpa_explore_widgets.session.fault import Fault
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
+    from alpa_explore.calibration.profiling.profile import Profile
     from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.runtime.attempts import Retry
     from alpa_explore.runtime.drift import Drift
@@ -76,6 +78,25 @@ class Attachment:
     """Why there are no hosts, or no cluster of them."""
     busy: bool = True
     cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KernelTimes:
+    """What is known of the kernels of a plan."""
+
+    plan: Plan
+    """With the kernels that were known before."""
+    scheduler: str
+    """Of the attached hosts; '' where this machine measures."""
+    seconds: float
+    """How long to measure."""
+    done: int = 0
+    kernels: int = 0
+    share: float = 0.0
+    """Of the plan's kernel time, timed."""
+    found: Profile | None = None
+    fault: Fault | None = None
+    busy: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

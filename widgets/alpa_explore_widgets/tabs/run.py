@@ -21,6 +21,8 @@ from alpa_explore_widgets.elements.fields import TextField, choice_field, option
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
 from alpa_explore_widgets.panels.attached import AttachedPanel
 from alpa_explore_widgets.panels.messages import fault_html
+from alpa_explore_widgets.panels.profile import ProfilePanel
+from alpa_explore_widgets.session.asking.kernel_times import Profiling
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.session.training_run import RunCheck, RunSettings, TrainingRun
@@ -44,11 +46,13 @@ class RunPanel(FigurePanel):
         self,
         runs: TrainingRuns,
         attaching: Attaching,
+        profiling: Profiling,
         plan_for_attached: Callable[[], None],
         show_plan: Callable[[Plan], None],
     ) -> None:
         self._runs, self._plan_for_attached, self._show_plan = runs, plan_for_attached, show_plan
         self.attached = AttachedPanel(attaching, self._plan_and_run_on)
+        self.profile = ProfilePanel(profiling)
         self._checked: tuple[Plan | None, RunSettings] = (None, RunSettings())
         self._measured: object = None
         super().__init__()
@@ -96,7 +100,7 @@ class RunPanel(FigurePanel):
         self.change = plain_button("Checkpoint, change the plan, go on", hint, self._change_plan)
         self.change.layout.width, self.status = "auto", W.HTML()
         row = box("alpa-run", self.start, self.stop, self.go_on, self.dry, self.change, self.status)
-        return [self.attached.widget, row]
+        return [self.attached.widget, self.profile.widget, row]
 
     def _change_plan(self) -> None:
         """Go on under the better plan, which is shown, too."""
@@ -133,6 +137,7 @@ class RunPanel(FigurePanel):
     def follow(self, state: State) -> None:
         """Update the buttons and the status; check the plan if it or the settings are new."""
         self.attached.show(state)
+        self.profile.show(state)
         settings, run = self.run_settings(), state.run
         set_shown(self.scheduler, on=settings.target == "dask")
         can_retry = settings.checkpoint_every and settings.target not in _SCRIPTS
