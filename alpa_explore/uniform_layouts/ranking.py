@@ -39,6 +39,8 @@ class PricedLayout:
     """Of all devices together."""
     mfu: float
     """Share of the devices' peak that the model's FLOPs make; recomputed ones are not counted."""
+    once_seconds: float
+    """Of them those in which the pipeline fills and drains, gradients are summed, and weights updated."""
     parts_bytes: tuple[tuple[str, float], ...]
     """Of the fullest device."""
     blocks: tuple[int, ...]
@@ -195,6 +197,7 @@ class Prices:
             missing_bytes=max(price.bytes - room, 0.0),
             tokens_per_second=tokens / price.seconds,
             mfu=flops / (price.seconds * self._peak),
+            once_seconds=price.once_seconds,
             parts_bytes=price.parts_bytes,
             blocks=self._blocks(layout),
         )

@@ -63,6 +63,7 @@ def priced(layout: Layout, *, seconds: float = 1.0, rate: float = 1e4, missing: 
         missing_bytes=missing,
         tokens_per_second=rate,
         mfu=0.4,
+        once_seconds=0.0,
         parts_bytes=(),
         blocks=(),
     )

@@ -33,6 +33,7 @@ def priced(layout: Layout, seconds: float, lacks: float = 0.0) -> PricedLayout:
         missing_bytes=lacks,
         tokens_per_second=1e6 / seconds,
         mfu=0.5 / seconds,
+        once_seconds=0.25 * seconds,
         parts_bytes=(("weights", 60e9 + lacks),),
         blocks=(),
     )
