@@ -130,17 +130,6 @@ class PriceBook:
             constraints=max(self.constraints, other.constraints),
         )
 
-    def with_reserve(self, more: float) -> PriceBook:
-        """The book of a device of which the software keeps back so many bytes more."""
-        return replace(
-            self,
-            choices=tuple(
-                replace(p, totals=replace(p.totals, workspace_bytes=p.totals.workspace_bytes + more))
-                for p in self.choices
-            ),
-            least_peaks=tuple((held, size + more) for held, size in self.least_peaks),
-        )
-
     def bound(self, inverse_b: float) -> float:
         """Lower bound on the device seconds of every choice; inf where no choice is legal."""
         known = dict(self.bounds)
@@ -253,10 +242,6 @@ class Reading:
             else:
                 choices.append(p)
         return choices
-
-    def overflows(self, held: int) -> bool:
-        """Whether some choice does not fit with so many microbatches held."""
-        return any(p.totals.peak_bytes(held) > self.memory_bytes for p in self.book.choices)
 
     def may_fit(self, held: int) -> bool:
         """Whether no lower bound on the peak bytes exceeds the memory."""

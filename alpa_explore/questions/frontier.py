@@ -24,7 +24,7 @@ from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row, row_of, stage_named
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.price_book import StageChoice
-from alpa_explore.pricing.stage_costs import Provenance, StageCandidate
+from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import LEAN_GAP, PROVEN, TIE_SECONDS, TOLERANCE
 from alpa_explore.questions.what_if import solved_stage
 
@@ -177,7 +177,7 @@ def _point(
     plan: Plan,
     stage: PlanStage,
     held: float,
-    totals: StageTotals | StageCandidate,
+    totals: StageTotals,
     logical_mesh: tuple[int, ...],
     provenance: Provenance,
     *,

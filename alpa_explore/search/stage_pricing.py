@@ -35,7 +35,7 @@ from alpa_explore.pricing.tasks import Task
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.library import Library, SolveContext
+from alpa_explore.search.library import Library, OnMesh, SolveContext
 from alpa_explore.search.open_questions import WITHIN_MEMORY, Asked, OpenQuestion, next_searches, open_questions
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import StageProfile
@@ -50,8 +50,6 @@ from alpa_explore.search.stages.stage_problems import (
 
 Questions = Mapping[int, Sequence[OpenQuestion]]
 """Microbatches held -> the questions that are open then."""
-OnMesh = tuple[int, LogicalMesh]
-"""(version, squeezed mesh)."""
 
 
 class NotComposableError(Exception):
@@ -112,6 +110,7 @@ class StagePricing:
         cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
         # At least its place from the end: with another B the same stage may hold that many.
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
+        most_of_all = max(most_held.values())  # equal problems may stand at other places
         round_held = math.ceil if query.holds_parts(layers) else math.floor
         for version, problems in enumerate(self._problems):
             devices = [kind.device for kind in cluster.kinds]
@@ -121,12 +120,13 @@ class StagePricing:
                 first, last, submesh = cell
                 waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
                 held = most_held[first, last]
-                most = round_held(min(max(bounds.most_held(first, last, query.submeshes[submesh]), 0.0), held))
+                most = bounds.most_held(first, last, query.submeshes[submesh])
+                most = round_held(min(max(most, 0.0), most_of_all))
                 for mesh in meshes[submesh]:
                     key = problem_key(problems.stage(first, last), prices[mesh])
                     self._stages.setdefault(cell, []).append(CellProblem(cell, mesh, version, key))
-                    least = Screened(bounds.seconds(first, last, mesh) if waits else 0.0, most)
-                    unsampled[key] = least.both(unsampled.get(key, least))
+                    if key not in unsampled:
+                        unsampled[key] = Screened(bounds.seconds(first, last, mesh) if waits else 0.0, most)
                     if not waits:
                         self._at_once[key] = None
                     if key not in tasks or tasks[key].ranges[0][1] < held:

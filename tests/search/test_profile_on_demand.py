@@ -200,6 +200,15 @@ def on_demand(graph, memory_bytes, plan):
     )
 
 
+def test_a_stage_that_waits_may_hold_more_than_another_with_the_same_problem_at_a_later_place(gpt):
+    """Fault of 0.1.0: until it was priced it was said to fit only where the later one may stand."""
+    layered, query = on_demand(gpt, None, planned(gpt, cluster(), 4, delta=2.0))
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    bounds = StagePricing((layered,), query, solving, layer_flops=(), first=None).costs().bounds
+    assert set(bounds[1, 1, 1]) >= {1, 2, 3}
+    assert bounds[1, 1, 1][1] == bounds[2, 2, 1][1], "the same problem: else the test shows nothing"
+
+
 @pytest.mark.slow
 def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     plan = planned(gpt, cluster(), 4, delta=2.0)
