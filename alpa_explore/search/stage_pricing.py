@@ -29,7 +29,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.memory import no_collection
-from alpa_explore.pricing.price_book import COMPOSING, Reading, Search
+from alpa_explore.pricing.price_book import Reading, Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
@@ -110,7 +110,7 @@ class StagePricing:
         cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
         # At least its place from the end: with another B the same stage may hold that many.
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
-        most_of_all = max(most_held.values())  # equal problems may stand at other places
+        most_of_all = max(most_held.values(), default=0)  # equal problems may stand at other places
         round_held = math.ceil if query.holds_parts(layers) else math.floor
         for version, problems in enumerate(self._problems):
             devices = [kind.device for kind in cluster.kinds]
@@ -336,13 +336,13 @@ class StagePricing:
         tasks = [self.library.tasks[key] for key in problems.values()]
         books = {layers: self.library[key] for layers, key in problems.items()}
         known = set.intersection(*(set(dict(book.bounds)) for book in books.values()))
-        ends = {SMALLEST_INVERSE_B, tasks[0].inverse_b}
+        ends, fastest = {SMALLEST_INVERSE_B, tasks[0].inverse_b}, search is Search.FASTEST_COMPOSED
         return replace(
             tasks[0],
             search=search,
             mesh=tasks[0].mesh.squeezed(),
             ranges=tuple((layers, task.ranges[0][1]) for layers, task in zip(problems, tasks, strict=True)),
-            inverse_bs=tuple(b for b in self._inverse_bs if b not in known) if search in COMPOSING else (),
+            inverse_bs=tuple(b for b in self._inverse_bs if b not in known) if fastest else (),
             known=books if search is Search.COMPOSED and ends <= known else {},
         )
 
