@@ -6,11 +6,8 @@ Read in this order:
 - `price_book`: `PriceBook`, what is known of one sharding problem at every B and with every memory; it only grows.
   `Reading` reads it at one B with one memory.
 - `tasks`: `run_task`, one search for choices: what it finds is added to the book.
-- `mesh_sweep`: all layer ranges on one mesh, composed. The default solver prices every range this way that is a chain
-  of blocks; the files below price the others, and all ranges for other solvers.
-- `explorer`: one stage problem, solved at several prices.
-- `envelope`: the fastest choices at every B.
-- `memory_frontiers`: leaner, slower choices where the fastest overflows the device.
+- `sweep`: the choices that are best at a few B and prices of memory, of all layer ranges on one mesh, which are
+  composed, or of one problem, which a solver solves.
 - `warm_up`: the compiled kernels of composition.
 - `tuning`: tolerances and limits.
 

@@ -26,26 +26,18 @@ from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.stage_costs import Provenance, Screened
 from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS, TOLERANCE
 
-_NEAR_FASTEST = frozenset((Provenance.FASTEST, Provenance.EXACT, Provenance.NEAR))
-
 
 class Search(enum.Enum):
     """The kind of choices that a task searches for; the value is the name of its pass on the progress line."""
 
-    BOUNDED = "bounds"
-    """For all stages on one mesh together: the least seconds of a microbatch, without choices and without memory."""
-    BOUNDED_IN_RUNS = "bounds of runs"
-    """For all stages on one mesh together that cannot be composed: lower bounds from short runs of layers."""
-    BOUNDED_WITH_CHOICES = "fastest choices"
-    """For all stages on one mesh together: their fastest choices at the requested B and at the largest."""
+    FASTEST_COMPOSED = "fastest choices"
+    """For stages on one mesh together: their fastest choices at the requested B, or at some others."""
     COMPOSED = "composition"
-    """For all stages on one mesh together: their fastest choices, and leaner ones."""
-    FASTEST_COMPOSED = "fastest at this B"
-    """For all stages on one mesh together: their fastest choices at the requested B alone."""
+    """For stages on one mesh together: their fastest choices at every B, and leaner ones."""
+    BOUNDED_IN_RUNS = "bounds of runs"
+    """For stages on one mesh together that cannot be composed: lower bounds from short runs of layers."""
     NEAR_OPTIMAL = "sharding"
-    """Choices near the fastest, at every B."""
-    LEANER = "memory"
-    """Leaner choices, for devices that the fastest overflows."""
+    """Choices near the fastest, at every B, and leaner ones."""
     FASTEST = "proof"
     """The fastest choice, proven."""
     BOUNDED_WITHIN_MEMORY = "bounds within memory"
@@ -56,7 +48,8 @@ class Search(enum.Enum):
     """The fastest choice that fits, by a solver under the memory limit."""
 
 
-_COMPOSING = (Search.BOUNDED_WITH_CHOICES, Search.FASTEST_COMPOSED, Search.COMPOSED)
+COMPOSING = (Search.FASTEST_COMPOSED, Search.COMPOSED)
+"""Searches for the choices of all ranges on a mesh together."""
 _NOT_COMPOSED = (Search.BOUNDED_IN_RUNS, Search.NEAR_OPTIMAL)
 """Searches for what cannot be composed."""
 
@@ -116,7 +109,7 @@ class PriceBook:
     @cached_property
     def has_tried_composition(self) -> bool:
         """Whether composition was tried, with or without success."""
-        return any(t.search in _COMPOSING for t in self.tried)
+        return any(t.search in COMPOSING for t in self.tried)
 
     def merged(self, other: PriceBook) -> PriceBook:
         """What both know."""
@@ -135,17 +128,6 @@ class PriceBook:
             solves=max(self.solves, other.solves),
             variables=max(self.variables, other.variables),
             constraints=max(self.constraints, other.constraints),
-        )
-
-    def with_reserve(self, more: float) -> PriceBook:
-        """The book of a device of which the software keeps back so many bytes more."""
-        return replace(
-            self,
-            choices=tuple(
-                replace(p, totals=replace(p.totals, workspace_bytes=p.totals.workspace_bytes + more))
-                for p in self.choices
-            ),
-            least_peaks=tuple((held, size + more) for held, size in self.least_peaks),
         )
 
     def bound(self, inverse_b: float) -> float:
@@ -183,20 +165,24 @@ class Reading:
 
     @property
     def partial_bound(self) -> float:
-        """`device_bound` where composition is not complete: below a choice that costs as much but for ties of memory,
+        """`device_bound` where composition is unfinished: below a choice that costs as much but for ties of memory,
         so that of equal problems all are composed."""
         return self.device_bound * (1 - PROVEN) - TIE_SECONDS
 
     @cached_property
-    def complete(self) -> bool:
-        """Whether composition has nothing more to say: the fastest choices were composed at this B or attain the bound
-        here, and leaner ones with this memory where the fastest overflow. True where composition is impossible, False
-        before it began."""
+    def unfinished(self) -> Search | None:
+        """The search for choices without regard to memory that is next for this problem; None where there is nothing
+        more to say: the fastest choices were composed at this B or attain the bound here, and leaner ones with this
+        memory where the fastest overflow, or composition is impossible and the problem was solved."""
         book = self.book
-        if self.unsampled is not None or not book.composed:
-            return self.unsampled is None
+        if self.unsampled is not None:
+            return Search.FASTEST if book.has_tried(Search.BOUNDED_IN_RUNS) else Search.FASTEST_COMPOSED
+        if not book.composed:
+            return None
+        if not self.has_leaner:
+            return Search.COMPOSED
         at_this_b = self.proven or book.has_tried(Search.FASTEST_COMPOSED, inverse_b=self.inverse_b)
-        return at_this_b and self.has_leaner
+        return None if at_this_b else Search.FASTEST_COMPOSED
 
     @property
     def has_leaner(self) -> bool:
@@ -231,14 +217,12 @@ class Reading:
         """What bounds all choices at B up to a million: the chord from there to this B; None where no choice is legal
         or none fits."""
         if (least := self.unsampled) is not None:
-            bound = Screened(
-                max(least.seconds, self.book.bound(0.0)), least.most_held, self.inverse_b, self.partial_bound
-            )
-            return bound if self.device_bound < math.inf and bound.most_held > 0 else None
-        most = max((held for held in range(self.least_held, self.most_held + 1) if self.may_fit(held)), default=None)
-        if most is None or self.device_bound == math.inf:
+            most, smallest, seconds = least.most_held, 0.0, least.seconds
+        else:
+            most = max((held for held in range(self.least_held, self.most_held + 1) if self.may_fit(held)), default=0)
+            smallest, seconds = self.book.bounds[0]
+        if most <= 0 or self.device_bound == math.inf:
             return None
-        smallest, seconds = self.book.bounds[0]
         here = self.partial_bound
         seconds = min(seconds * (1 - PROVEN) - TIE_SECONDS, here)
         rise = (here - seconds) / (self.inverse_b - smallest) if self.inverse_b > smallest else 0.0
@@ -248,22 +232,16 @@ class Reading:
         """All choices, each with what is proven of it at this B."""
         if not self.book.choices:
             return []
-        least, exact = self._least, self.book.has_tried(Search.LEANER, inverse_b=self.inverse_b)
+        least, choices = self._least, []
         near = least.device_latency_at(self.inverse_b) * (1 - 2 * TOLERANCE) <= self.device_bound
-        choices = []
         for p in self.book.choices:
-            provenance = p.provenance
-            if provenance is not Provenance.EXACT or not exact:
-                if self.proven and p.totals is least:
-                    provenance = Provenance.FASTEST
-                elif provenance in _NEAR_FASTEST:
-                    provenance = Provenance.NEAR if near else Provenance.CONVEX
-            choices.append(p if provenance is p.provenance else replace(p, provenance=provenance))
+            if self.proven and p.totals is least:
+                choices.append(replace(p, provenance=Provenance.FASTEST))
+            elif p.provenance is Provenance.NEAR and not near:
+                choices.append(replace(p, provenance=Provenance.CONVEX))
+            else:
+                choices.append(p)
         return choices
-
-    def overflows(self, held: int) -> bool:
-        """Whether some choice does not fit with so many microbatches held."""
-        return any(p.totals.peak_bytes(held) > self.memory_bytes for p in self.book.choices)
 
     def may_fit(self, held: int) -> bool:
         """Whether no lower bound on the peak bytes exceeds the memory."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from alpa_explore.cluster import LogicalMesh, Submesh
 from alpa_explore.intra_op.stage.recomputation import Recomputation
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
@@ -38,48 +39,15 @@ class Provenance(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageCandidate:
-    """A choice for a (layer range, submesh) on one logical mesh, with its costs per device.
-
-    `microbatch_seconds` are paid for every microbatch (forward and backward), `iteration_seconds` once an iteration
-    (gradient sync, update).
-    """
+class StageCandidate(StageTotals):
+    """A choice for a (layer range, submesh) on one logical mesh, with its costs per device."""
 
     logical_mesh: LogicalMesh
-    microbatch_seconds: float
-    """Of the device, as if the host were never the limit."""
-    iteration_seconds: float
-    weight_bytes: float
-    """Weights, gradients and optimizer state."""
-    activation_bytes: float
-    """Held for the backward pass of one microbatch."""
-    workspace_bytes: float
-    """Peak of temporary tensors while one microbatch is computed, and the memory that the software keeps back, on top
-    of weights and activations."""
     solution_key: str
     """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
     """What is recomputed: an index into `StageCosts.versions`."""
-    paced_seconds: float = -1.0
-    """A microbatch at the pace of the slower of host and device; by default that of the device."""
-
-    def __post_init__(self) -> None:
-        if self.paced_seconds < 0:
-            object.__setattr__(self, "paced_seconds", self.microbatch_seconds)
-
-    def latency_seconds(self, num_microbatches: int) -> float:
-        """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
-        return self.paced_seconds + self.iteration_seconds / num_microbatches
-
-    def held_bytes(self, microbatches_held: float) -> float:
-        """Weights, and the activations of so many microbatches."""
-        return self.weight_bytes + microbatches_held * self.activation_bytes
-
-    def peak_bytes(self, microbatches_held: float, turns: int = 1) -> float:
-        """Peak memory of one device that holds the activations of so many microbatches and runs `turns` stages like
-        this one."""
-        return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
 
 
 class Screened(NamedTuple):
@@ -98,10 +66,6 @@ class Screened(NamedTuple):
         """Lower bound on the seconds at another 1/B: the least seconds of a problem are concave and rise with 1/B."""
         there = max(self.seconds, self.seconds_there)
         return self.seconds + (there - self.seconds) * min(inverse_b / self.inverse_b, 1.0)
-
-    def both(self, other: Screened) -> Screened:
-        """What both say of the same choices, at every B."""
-        return Screened(max(self.seconds, other.seconds), min(self.most_held, other.most_held))
 
     def below(self, other: Screened) -> bool:
         """Whether a choice that is possible by `other` is possible by this, at every B."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.chain import Chain, chain_of
@@ -19,18 +20,19 @@ from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.range_bounds import range_bounds
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing import tuning
-from alpa_explore.pricing.envelope import envelope, fastest
-from alpa_explore.pricing.memory_frontiers import fastest_fitting, memory_frontier
-from alpa_explore.pricing.mesh_sweep import MeshSweep
-from alpa_explore.pricing.price_book import PriceBook, Search, StageChoice, Tried
+from alpa_explore.pricing.price_book import COMPOSING, PriceBook, Search, StageChoice, Tried
 from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.pricing.sweep import Composed, Engine, OneProblem, Sweep
 
-_SWEEPS = (Search.BOUNDED_WITH_CHOICES, Search.FASTEST_COMPOSED, Search.COMPOSED)
+_TRIES = 2
+"""Of the fastest choice that fits: the second leaves room for what the first needs beside what its limit counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,9 @@ class Task:
     mesh: LogicalMesh
     device: Device
     inverse_b: float
-    """1/B of the requested plan; other B are covered too."""
+    """1/B of the requested plan."""
+    inverse_bs: tuple[float, ...] = ()
+    """At which FASTEST_COMPOSED looks for choices; other searches cover other B too."""
     version: int = 0
     """Of the layering: the graph whose layers these are."""
     solver: str = "auto"
@@ -53,7 +57,7 @@ class Task:
     bound_seconds: float = 0.0
     """Lower bound on the device seconds of every choice, without a memory limit."""
     known: Mapping[Range, PriceBook] = field(default_factory=dict, hash=False)
-    """What BOUNDED_WITH_CHOICES has found for these ranges, if anything."""
+    """What is known of these ranges at 1/B and at the smallest 1/B, so that COMPOSED does not look for it again."""
 
     @property
     def on(self) -> tuple[int, LogicalMesh]:
@@ -63,58 +67,56 @@ class Task:
     @property
     def on_mesh(self) -> bool:
         """Whether composition does this search, in compiled kernels."""
-        return self.search in _SWEEPS or self.search in (
-            Search.BOUNDED,
-            Search.BOUNDED_IN_RUNS,
-            Search.BOUNDED_WITHIN_MEMORY,
-            Search.COMPOSED_WITHIN_MEMORY,
-        )
+        return self.search not in (Search.NEAR_OPTIMAL, Search.FASTEST, Search.SOLVED_WITHIN_MEMORY)
 
 
 def run_task(versions: Sequence[LayeredGraph], task: Task) -> dict[Range, PriceBook]:
     """What the search finds for each range (runs on a Dask worker)."""
     layered = versions[task.version]
     if not task.on_mesh:
-        ((layers, held),) = task.ranges
-        return {layers: _solved(layered, task, layers, held)}
+        ((layers, _),) = task.ranges
+        return {layers: _solved(layered, task, layers)}
     composer = _composer_on(layered, task.device, task.mesh.squeezed())
     with no_collection():
-        if task.search is Search.BOUNDED:
-            least = composer.least_costs([r for r, _ in task.ranges], Price(0.0, 0.0, task.least_held))
-            return {r: PriceBook(bounds=((0.0, seconds),), solves=1) for r, seconds in least.items()}
         if task.search is Search.BOUNDED_IN_RUNS:
             model, b = composer.cutter.model, task.inverse_b
             least = range_bounds(slicer(layered), model, [r for r, _ in task.ranges], b)
-            tried = (Tried(task.search, b, task.device.memory_bytes, task.least_held),)
-            return {r: PriceBook(bounds=((b, seconds),), tried=tried, solves=1) for r, seconds in least.items()}
-        if task.search in _SWEEPS:
-            return _swept(composer, task)
-        return _within_memory(composer, task)
+            return {r: PriceBook(bounds=((b, s),), tried=_tried(task), solves=1) for r, s in least.items()}
+        return _swept(composer, task) if task.search in COMPOSING else _composed_within_memory(composer, task)
 
 
 def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     """Of every range; those that cannot be composed have no bounds."""
-    sweep = MeshSweep(
-        composer,
+    if task.search is Search.COMPOSED:
+        sweep = _sweep(Composed(composer), task)
+        sweep.take(task.known)
+        sweep.explore()
+    else:
+        free, tables = Price(task.inverse_b, tuning.TIE_SECONDS / task.device.memory_bytes, 1), None
+        if task.inverse_bs == (task.inverse_b,):
+            tables = _shared_tables(composer, free, len(task.ranges))
+        sweep = _sweep(Composed(composer, tables), task)
+        sweep.fastest(task.inverse_bs)
+    return {r: sweep.book(r, _tried(task)) for r, _ in task.ranges}
+
+
+def _sweep(engine: Engine, task: Task) -> Sweep:
+    return Sweep(
+        engine,
         held=dict(task.ranges),
         least_held=task.least_held,
         memory_bytes=task.device.memory_bytes,
         inverse_b=task.inverse_b,
     )
-    if task.known:
-        sweep.take(task.known)
-    if task.search is Search.COMPOSED:
-        sweep.explore()
-    elif task.search is Search.FASTEST_COMPOSED:
-        free = Price(task.inverse_b, tuning.TIE_SECONDS / task.device.memory_bytes, 1)
-        sweep.fastest(_shared_tables(composer, free, len(task.ranges)))
-    else:
-        sweep.bound()
-    tried = (Tried(task.search, task.inverse_b, task.device.memory_bytes, task.least_held),)
-    return {r: sweep.book(r, tried) if r in sweep.samples else PriceBook(tried=tried) for r, _ in task.ranges}
 
 
-def _within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
+def _tried(task: Task) -> tuple[Tried, ...]:
+    """That the search was run, at each 1/B."""
+    at = task.inverse_bs or (task.inverse_b,)
+    return tuple(Tried(task.search, b, task.device.memory_bytes, task.least_held) for b in at)
+
+
+def _composed_within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     """The fastest choices of a range that fit, with bounds. Where only bounds are asked for, they are the same, and the
     choices some that fit, in a small part of the time."""
     ((layers, _),), memory = task.ranges, task.device.memory_bytes
@@ -137,23 +139,55 @@ def _within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     return {layers: book}
 
 
-def _solved(layered: LayeredGraph, task: Task, layers: Range, held: int) -> PriceBook:
+def _solved(layered: LayeredGraph, task: Task, layers: Range) -> PriceBook:
     """Build and solve one problem."""
     problem = build_stage_problem(slicer(layered)(*layers), cost_model(task.device, task.mesh.squeezed()))
+    if task.search is Search.SOLVED_WITHIN_MEMORY:
+        return solved_within_memory(problem, task)
+    near = task.search is Search.NEAR_OPTIMAL
 
     def solver(sharding_problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(sharding_problem, task.solver, gap=gap)
 
-    memory, b = task.device.memory_bytes, task.inverse_b
-    if task.search is Search.NEAR_OPTIMAL:
-        book = envelope(problem, solver, memory, held, b)
-    elif task.search is Search.LEANER:
-        book = memory_frontier(problem, solver, memory, (task.least_held, held), b)
-    elif task.search is Search.FASTEST:  # its proof is that its choice attains its bound
-        return fastest(problem, solver, memory, (task.least_held, held), b)
-    else:
-        return fastest_fitting(problem, solver, memory, held, b, task.bound_seconds)
-    return book.merged(PriceBook(tried=(Tried(task.search, b, memory, held),)))
+    sweep = _sweep(OneProblem(problem, solver, tuning.TOLERANCE if near else 0.0), task)
+    if not near:  # its proof is that its choice attains its bound
+        sweep.fastest([task.inverse_b])
+        return sweep.book(layers, ())
+    sweep.explore()
+    return sweep.book(layers, _tried(task))
+
+
+def solved_within_memory(problem: StageProblem, task: Task) -> PriceBook:
+    """The fastest choice that fits; where it is not proven in FITTING_SECONDS, the best that was found; where that
+    would gather more weights than fit beside it, the fastest with room for as many. Without a memory limit the fastest
+    choice takes `Task.bound_seconds`; it does not fit.
+
+    No choice where nothing fits, or nothing was found in time. The search is `Tried` in any case, with the bound that
+    was proven: another one would take as long, and end as this one did.
+    """
+    ((_, held),), memory, b = task.ranges, task.device.memory_bytes, task.inverse_b
+    priced = problem.at(inverse_b=b, memory_price=tuning.TIE_SECONDS / memory, microbatches_held=held)
+    room, bound, solves, best = float(memory), 0.0, 0, None
+    for _ in range(_TRIES):
+        limit = problem.memory_limit(held, room)
+        try:
+            solution = solve_limited(priced, limit, time_limit_seconds=tuning.FITTING_SECONDS, bound=task.bound_seconds)
+        except SolverError:
+            best = None
+            break
+        solves += 1
+        if not solution.choices:
+            best, bound = None, bound or solution.bound
+            break
+        best = StageChoice(solution.choices, problem.totals(solution.choices), Provenance.FITTING)
+        bound = bound or solution.bound / solution.objective * best.totals.latency_at(b)
+        beside = problem.beside_bytes(solution.choices)
+        if not beside or best.totals.peak_bytes(held) <= memory:
+            break
+        room = memory - beside
+    return PriceBook(
+        choices=() if best is None else (best,), tried=(Tried(task.search, b, memory, held, bound),), solves=solves
+    )
 
 
 def slicer(layered: LayeredGraph) -> StageSlicer:

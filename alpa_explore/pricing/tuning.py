@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from alpa_explore.intra_op.memory.pareto import Caps
-
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
 TOLERANCE = 2.5e-3
@@ -19,9 +17,6 @@ PROVEN = 1e-12
 """Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
 """Price of a whole device of memory when memory is not short: it only breaks ties between equally fast choices."""
-EXACT_WHERE = Caps(joined_entries=1e5, points=2_000_000, sums=1e7)
-"""How large Pareto sets may become in a solve of a stage. Sets within the caps take a second at most; that they exceed
-the caps is known after half a second."""
 
 NEXT_B_FACTOR = 4.0
 """All ranges of a mesh are composed at a B that is so many times smaller, too. Set by hand: half and a quarter of a B

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
-from alpa_explore.intra_op.memory.pareto import Caps
+from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
-from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
+from alpa_explore.numerics.lower_envelope import search_between
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row, row_of, stage_named
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
-from alpa_explore.pricing.memory_frontiers import whole_frontier
-from alpa_explore.pricing.stage_costs import Provenance, StageCandidate
+from alpa_explore.pricing.price_book import StageChoice
+from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.pricing.tuning import LEAN_GAP, PROVEN, TIE_SECONDS, TOLERANCE
 from alpa_explore.questions.what_if import solved_stage
 
 FRONTIER_SOLVES = 24
@@ -89,15 +92,53 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = FRO
         )
     beside = planned.microbatches_held if held is None else held
 
-    def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
-        return solve(problem, gap=gap)
-
-    solved, complete = whole_frontier(
-        problem, solver, plan.device_of(planned).memory_bytes, beside, 1.0 / plan.options.num_microbatches, most, Caps()
-    )
+    memory, b = plan.device_of(planned).memory_bytes, plan.options.num_microbatches
+    solved, complete = whole_frontier(problem, memory, beside, 1.0 / b, most)
     shape = plan.candidate_of(planned).logical_mesh.shape
     points = [_point(plan, planned, beside, p.totals, shape, p.provenance, chosen=p.choices == chosen) for p in solved]
     return _stage_frontier(plan, planned, beside, points, complete=complete)
+
+
+def whole_frontier(
+    problem: StageProblem, device_memory_bytes: int, held: float, inverse_b: float, most: int, caps: Caps | None = None
+) -> tuple[list[StageChoice], bool]:
+    """The whole frontier at one B: all points if the Pareto sets stay within `caps`, and True; otherwise the convex
+    part, with `most` solves, and False."""
+    found: dict[tuple[int, ...], StageChoice] = {}
+    solves = 0
+
+    def at(choices: tuple[int, ...], provenance: Provenance) -> StageChoice:
+        return found.setdefault(choices, StageChoice(choices, problem.totals(choices), provenance))
+
+    def figures(choice: StageChoice) -> tuple[float, float]:
+        return choice.totals.latency_at(inverse_b), choice.totals.held_bytes(held)
+
+    def priced(price: float) -> ShardingProblem:
+        return problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=held)
+
+    def solve_at(
+        price: float, gap: float = TOLERANCE, provenance: Provenance = Provenance.CONVEX
+    ) -> StageChoice | None:
+        nonlocal solves
+        solves += 1
+        solution = solve(priced(price), gap=gap)
+        return at(solution.choices, provenance) if solution.choices else None
+
+    fastest = solve_at(TIE_SECONDS / device_memory_bytes, provenance=Provenance.NEAR)
+    if fastest is None:
+        return [], True
+    # At so high a price no saved time justifies a byte: the leanest choice wins, and the fastest of equally lean ones.
+    high = 1e3 * max(figures(fastest)[0], 1e-6) / device_memory_bytes
+    leanest = solve_at(high, 0.0 if priced(high).variables <= EASY_ILP_VARIABLES else LEAN_GAP)
+    assert leanest is not None, "a choice is legal at every price or at none"
+    sizes = [n.weight_bytes + held * n.activation_bytes for n in problem.nodes]
+    most_seconds = figures(leanest)[0] * (1 + 1e3 * PROVEN)
+    exact = pareto_frontier(priced(0.0), sizes, most_seconds=most_seconds, caps=caps or Caps())
+    if exact:
+        found.clear()
+        return [at(p.choices, Provenance.EXACT) for p in exact], True
+    search_between(fastest, leanest, figures=figures, solve_at=solve_at, may_solve=lambda: solves < most)
+    return list(found.values()), False
 
 
 def known_frontier(plan: Plan, stage: int) -> StageFrontier:
@@ -136,7 +177,7 @@ def _point(
     plan: Plan,
     stage: PlanStage,
     held: float,
-    totals: StageTotals | StageCandidate,
+    totals: StageTotals,
     logical_mesh: tuple[int, ...],
     provenance: Provenance,
     *,

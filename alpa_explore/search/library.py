@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -22,6 +21,9 @@ from alpa_explore.pricing.stage_costs import Screened
 from alpa_explore.pricing.tasks import Task, run_task
 from alpa_explore.search.tuning import SECONDS_BETWEEN_WRITES
 from alpa_explore.store.cache import Store
+
+OnMesh = tuple[int, LogicalMesh]
+"""(version, squeezed mesh)."""
 
 _NOTHING = PriceBook()
 
@@ -55,22 +57,16 @@ class Library:
         self._unsampled = dict(unsampled)
         self._books: dict[str, PriceBook] = {}
         self._readings: dict[str, Reading] = {}
-        self._reserved: dict[str, float] = {}
-        """Entry -> bytes of a device that the software keeps back."""
-        self._entry_of: dict[str, str] = {}
-        """Problem -> its entry in the cache."""
-        self._keys_in: dict[str, list[str]] = {}
         self._grown: set[str] = set()
         """Problems about which a task has found something."""
-        self._unwritten: set[str] = set()
-        """Entries."""
+        self._unwritten: set[OnMesh] = set()
         self._written = time.monotonic()
-        self.problems_on: dict[tuple[int, LogicalMesh], dict[Range, str]] = {}
-        """(version, squeezed mesh) -> the distinct problems on it, by a range that has it."""
+        self.problems_on: dict[OnMesh, dict[Range, str]] = {}
+        """The distinct problems on a mesh, by a range that has it."""
         for key, task in tasks.items():
             self.problems_on.setdefault(task.on, {})[task.ranges[0][0]] = key
-        for problems in self.problems_on.values():
-            self._open(list(problems.values()))
+        for on in self.problems_on:
+            self._books |= self._stored(on)
 
     def __getitem__(self, key: str) -> PriceBook:
         return self._books.get(key, _NOTHING)
@@ -130,55 +126,39 @@ class Library:
             batch_size=1 if on_mesh else None,
             compiled=on_mesh,
         )
-        with self._writing():
-            for i, found in results:
-                problems = self.problems_on[tasks[i].on]
-                self._add({problems[layers]: book for layers, book in found.items()})
-
-    def _open(self, keys: Collection[str]) -> None:
-        """Read the books of the problems on one mesh, which are one entry. What the software keeps back of a device may
-        depend on its memory."""
-        entry = f"{sha256(repr(sorted(keys)).encode()).hexdigest()}-prices"
-        self._keys_in[entry] = list(keys)
-        self._reserved[entry] = next(self.tasks[key].device.reserved_bytes for key in keys)
-        self._entry_of |= dict.fromkeys(keys, entry)
-        self._books |= self._stored(entry)
-
-    def _stored(self, entry: str) -> dict[str, PriceBook]:
-        """The books of an entry as the cache has them now."""
-        stored = None if self._solving.store is None else self._solving.store.get(entry)
-        if stored is None:
-            return {}
-        more = self._reserved[entry] - stored["reserved"]
-        return {key: book.with_reserve(more) if more else book for key, book in load(stored).items()}
-
-    def _add(self, found: Mapping[str, PriceBook]) -> None:
-        for key, book in found.items():
-            known = self[key]
-            self._books[key] = replace(known.merged(book), solves=known.solves + book.solves)
-        self._grown |= found.keys()
-        self._unwritten |= {self._entry_of[key] for key in found}
-        if time.monotonic() > self._written + SECONDS_BETWEEN_WRITES:
-            self._write()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Write to the cache what is found, also where the search is cancelled."""
         try:
-            yield
+            for i, found in results:
+                self._add(tasks[i].on, found)
+                if time.monotonic() > self._written + SECONDS_BETWEEN_WRITES:
+                    self._write()
         finally:
             self._write()
 
+    def _add(self, on: OnMesh, found: Mapping[Range, PriceBook]) -> None:
+        for layers, book in found.items():
+            key = self.problems_on[on][layers]
+            self._books[key] = replace(self[key].merged(book), solves=self[key].solves + book.solves)
+            self._grown.add(key)
+        self._unwritten.add(on)
+
+    def _entry(self, on: OnMesh) -> str:
+        """The name of an entry of the cache."""
+        return f"{sha256(repr(sorted(self.problems_on[on].values())).encode()).hexdigest()}-prices"
+
+    def _stored(self, on: OnMesh) -> dict[str, PriceBook]:
+        """The books of a mesh as the cache has them now."""
+        store = self._solving.store
+        return {} if store is None or (stored := store.get(self._entry(on))) is None else load(stored)
+
     def _write(self) -> None:
+        """Write to the cache what was found."""
         if (store := self._solving.store) is not None:
-            for entry in self._unwritten:
-                beside = self._stored(entry)
-                known = {
-                    key: self[key].merged(beside[key]) if key in beside else self[key]
-                    for key in self._keys_in[entry]
-                    if key in self._books or key in beside
-                }
-                store.put(entry, {"reserved": self._reserved[entry], **dump(known)})
+            for on in self._unwritten:
+                books = self._stored(on)
+                for key in self.problems_on[on].values():
+                    if key in self._books:
+                        books[key] = self[key].merged(books.get(key, _NOTHING))
+                store.put(self._entry(on), dump(books))
         self._unwritten.clear()
         self._written = time.monotonic()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
-from alpa_explore.pricing.price_book import Reading, Search
+from alpa_explore.pricing.price_book import COMPOSING, Reading, Search
 from alpa_explore.pricing.tuning import TOLERANCE
 
 WITHIN_MEMORY = (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY, Search.SOLVED_WITHIN_MEMORY)
@@ -36,18 +37,18 @@ def open_questions(
     whose lower bound is below the best candidate of all of them. Where composition is not finished for a problem its
     candidates close nothing. Without `solve` no solver is asked for choices that fit; what was `asked` of a solver in
     this search is not asked again."""
-    complete = {key: reading for key, reading in readings.items() if reading.complete}
-    uncomposed = [
-        (reading, OpenQuestion(key, reading.partial_bound, Search.COMPOSED))
+    complete = {key: reading for key, reading in readings.items() if reading.unfinished is None}
+    unfinished = [
+        (reading, OpenQuestion(key, reading.partial_bound, reading.unfinished))
         for key, reading in readings.items()
         if key not in complete
     ]
     most, ask = max(counts), partial(_question, asked=asked, solve=solve)
     unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
-    for held in counts if uncomposed or unproven else ():
+    for held in counts if unfinished or unproven else ():
         found = [q for key, reading in unproven.items() if (q := ask(key, reading, held))]
-        found += [question for reading, question in uncomposed if reading.may_fit(held)]
+        found += [question for reading, question in unfinished if reading.may_fit(held)]
         if found:
             best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
             if better := [question for question in found if question.bound_seconds < best]:
@@ -82,22 +83,31 @@ def next_searches(asked: Sequence[tuple[int, Sequence[OpenQuestion]]]) -> dict[S
     """Which searches to run now, for which (problem, microbatches held). `asked` has for every open stage the
     microbatches held and its open questions, lowest bound first.
 
-    Where memory is short these are the questions of the quickest search alone, whose bounds and choices often make the
-    slower ones needless. Choices are composed for the logical mesh with the lowest bound first.
+    Where composition is not finished for the first of them, that comes first. Where memory is short these are the
+    questions of the quickest search alone, whose bounds and choices often make the slower ones needless. What takes
+    long is done for the logical mesh with the lowest bound first.
     """
-    todo: dict[Search, list[tuple[str, int]]] = {}
-    searches = {question.search for _, questions in asked for question in questions}
+    todo: dict[Search, list[tuple[str, int]]] = defaultdict(list)
+    finished = []
+    for held, questions in asked:
+        first = questions[0].search if questions else None
+        if first in COMPOSING:
+            # By bounds without regard to memory the first rarely closes the question: the next one beside it.
+            keys = [question.key for question in questions if question.search is first]
+            todo[first] += [(key, 0) for key in keys[: 2 if first is Search.COMPOSED else 1]]
+        else:
+            finished.append((held, questions))
+    searches = {question.search for _, questions in finished for question in questions}
     within_memory = next((search for search in WITHIN_MEMORY if search in searches), None)
     later: list[tuple[str, int]] = []
-    for held, questions in asked:
-        for search in (Search.FASTEST, within_memory):
-            of_search = [(question.key, held) for question in questions if question.search is search]
-            now = 1 if search is Search.COMPOSED_WITHIN_MEMORY else len(of_search)
+    for held, questions in finished:
+        todo[Search.FASTEST] += [(q.key, 0) for q in questions if q.search is Search.FASTEST][:1]
+        if within_memory is not None:
+            of_search = [(q.key, held) for q in questions if q.search is within_memory]
+            now = 1 if within_memory is Search.COMPOSED_WITHIN_MEMORY else len(of_search)
+            todo[within_memory] += of_search[:now]
             later += of_search[now:]
-            if search is not None and of_search:
-                todo.setdefault(search, []).extend(of_search[:now])
-    todo = {search: list(dict.fromkeys(keys)) for search, keys in todo.items()}
     # A second task runs beside the first.
     if later and len({key for key, _ in todo[Search.COMPOSED_WITHIN_MEMORY]}) == 1:
         todo[Search.COMPOSED_WITHIN_MEMORY].append(later[0])
-    return todo
+    return {search: list(dict.fromkeys(keys)) for search, keys in todo.items() if keys}

@@ -73,7 +73,7 @@ def profile_stages(
     is known (`CancelledError.known`); the solves that were finished are in the cache.
     """
     few = not every_b and query.cluster.devices >= DEVICES_WORTH_BOUNDS
-    first = Search.BOUNDED_WITH_CHOICES if few else Search.COMPOSED
+    first = Search.FASTEST_COMPOSED if few else Search.COMPOSED
     pricing = StagePricing(versions, query, solving, layer_flops=layer_flops, first=first)
     try:
         pricing.begin()
@@ -119,16 +119,14 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
-    pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
     try:
-        while True:
-            costs = pricing.costs()
-            if query.best(costs).feasible:
-                return True
-            if not pricing.price(query.open_stages(costs)):
-                return None if pricing.gap() == math.inf else False
+        pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
+        costs = resolve(pricing, query, enough=lambda costs: query.best(costs).feasible)
     except (CancelledError, NotComposableError):
         return None
+    if query.best(costs).feasible:
+        return True
+    return None if pricing.gap() == math.inf else False
 
 
 def bound_and_best(
@@ -159,4 +157,4 @@ def _on_demand(
     versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, layer_flops: tuple[int, ...]
 ) -> StagePricing:
     """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
-    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, most_solved=0)
+    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None)

@@ -41,18 +41,19 @@ class Pricing(Protocol):
 
 
 def resolve(
-    pricing: Pricing, query: PipelineQuery, *, below: float = math.inf, within_memory: bool = True
+    pricing: Pricing,
+    query: PipelineQuery,
+    *,
+    enough: Callable[[StageCosts], bool] = lambda _: False,
+    within_memory: bool = True,
 ) -> StageCosts:
-    """Stage costs with which the best pipeline of `query` has no open stage, or no pipeline of it takes less than
-    `below` seconds.
+    """Stage costs with which the best pipeline of `query` has no open stage, or that are `enough`.
 
     The loop also ends where the open stages need a search that it does without.
     """
     while True:
         costs = pricing.costs()
-        if not costs.bounds:
-            return costs
-        if below < math.inf and query.bound(costs) >= below:
+        if not costs.bounds or enough(costs):
             return costs
         open_stages = query.open_stages(costs)
         gap = partial(query.gap, costs)
@@ -75,6 +76,12 @@ def resolve_each(pricing: Pricing, query: PipelineQuery) -> StageCosts:
         for asked in sorted(each, key=lambda asked: bounds[asked]):
             least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
             below = (1.0 + SLOWER_SCHEDULE) * least / asked.least_share
-            costs = resolve(pricing, asked, below=below, within_memory=within_memory)
+            slower = partial(is_slower, asked, below)
+            costs = resolve(pricing, asked, enough=slower, within_memory=within_memory)
             known[asked] = asked.best(costs).total_seconds
     return costs
+
+
+def is_slower(query: PipelineQuery, below: float, costs: StageCosts) -> bool:
+    """Whether no pipeline of the query takes less than so many seconds."""
+    return below < math.inf and query.bound(costs) >= below

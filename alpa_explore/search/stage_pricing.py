@@ -1,22 +1,19 @@
 """The stage costs of a search: which problems get choices first, and what is searched for where a stage stays open.
 
 Every feasible (layer range × submesh × logical mesh), in every version of the layering, has a problem with a price
-book (`Library`); equal problems have one. `first` says which problems get choices when:
-
-    COMPOSED               all at once, for other B and memories too
-    BOUNDED_WITH_CHOICES   all at once the fastest; the others of a mesh when a pipeline may want one of its stages
-    FASTEST_COMPOSED       each when a pipeline may want it, for this B alone
-
-Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, wait in any case. A problem
-without choices has the lower bound that follows from its FLOPs and bytes (`search.bounds`), then that of composition.
+book (`Library`); equal problems have one. `first` says which choices all of them get at once: those of COMPOSED, for
+other B and memories too; those of FASTEST_COMPOSED, for this B and the largest; or none. The problems of submeshes that
+no logical mesh divides well, as 3 nodes for sizes that are powers of two, wait in any case. A problem that waits has
+the lower bound that follows from its FLOPs and bytes (`search.bounds`); it gets its fastest choices when a pipeline may
+want it.
 
 Problems that cannot be composed get lower bounds from short runs of layers (`intra_op.range_bounds`); each is solved by
 itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
 at once. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a problem
-than its book (`Reading.complete`), its mesh is composed; where memory is short, choices that fit are bounded, then
-composed, then solved for; all others are solved to optimality. The result is the same as if everything had been solved
-at once, but where problems are left unproven: then the warnings of the profile say how far the best pipeline may be
-from its lower bound.
+than its book (`Reading.unfinished`), that is done, leaner choices for its whole mesh; where memory is short, choices
+that fit are bounded, then composed, then solved for; all others are solved to optimality. The result is the same as if
+everything had been solved at once, but where problems are left unproven: then the warnings of the profile say how far
+the best pipeline may be from its lower bound.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from alpa_explore.pricing.tasks import Task
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.library import Library, SolveContext
+from alpa_explore.search.library import Library, OnMesh, SolveContext
 from alpa_explore.search.open_questions import WITHIN_MEMORY, Asked, OpenQuestion, next_searches, open_questions
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import StageProfile
@@ -53,8 +50,6 @@ from alpa_explore.search.stages.stage_problems import (
 
 Questions = Mapping[int, Sequence[OpenQuestion]]
 """Microbatches held -> the questions that are open then."""
-OnMesh = tuple[int, LogicalMesh]
-"""(version, squeezed mesh)."""
 
 
 class NotComposableError(Exception):
@@ -72,12 +67,15 @@ class StagePricing:
         solving: SolveContext,
         *,
         layer_flops: tuple[int, ...],
-        first: Search,
-        most_solved: int = tuning.MOST_SOLVED_WITHIN_MEMORY,
+        first: Search | None,
     ) -> None:
-        """`first` as above. After `most_solved` problems no solver is asked for choices that fit."""
+        """`first` as above. Where it is None every problem waits: then composition has to do, for this B alone, without
+        leaner choices and without a solver for choices that fit."""
         self.query, self._first, self._solver = query, first, solving.solver
-        self._on_demand, self._most_solved = first is Search.FASTEST_COMPOSED, most_solved
+        self._on_demand = first is None
+        b = 1.0 / query.num_microbatches
+        self._inverse_bs = (b,) if self._on_demand else tuple(sorted({SMALLEST_INVERSE_B, b}))
+        """Where the first of the fastest choices are composed."""
         self.counts = query.held_counts(versions[0].num_layers)
         self._problems = [StageProblems(layered, query.cluster) for layered in versions]
         self._unpriced = replace(unpriced_costs(versions, query, layer_flops), complete=not self._on_demand)
@@ -88,13 +86,8 @@ class StagePricing:
         with no_collection():  # ten thousands of permanent objects
             tasks, unsampled = self._collect()
             self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
-        self._alone: set[str] = set()
-        """Problems that cannot be composed: they have bounds until a pipeline wants them, each is then solved by
-        itself."""
-        self._seconds_alone = 0.0
-        """Spent on them."""
-        self._bounded: set[int] = set()
-        """Submeshes whose problems without choices have the lower bounds of composition."""
+        self._seconds_alone, self._operators_solved = 0.0, 0
+        """Spent on problems that a pipeline wants and that cannot be composed; operators of all that cannot."""
         self._candidates = Candidates()
         self._questions: dict[RangeKey, Questions] = {}
         self._asked: dict[RangeKey, tuple[bool, list[Reading], Questions]] = {}
@@ -117,6 +110,7 @@ class StagePricing:
         cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
         # At least its place from the end: with another B the same stage may hold that many.
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
+        most_of_all = max(most_held.values(), default=0)  # equal problems may stand at other places
         round_held = math.ceil if query.holds_parts(layers) else math.floor
         for version, problems in enumerate(self._problems):
             devices = [kind.device for kind in cluster.kinds]
@@ -126,12 +120,13 @@ class StagePricing:
                 first, last, submesh = cell
                 waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
                 held = most_held[first, last]
-                most = round_held(min(max(bounds.most_held(first, last, query.submeshes[submesh]), 0.0), held))
+                most = bounds.most_held(first, last, query.submeshes[submesh])
+                most = round_held(min(max(most, 0.0), most_of_all))
                 for mesh in meshes[submesh]:
                     key = problem_key(problems.stage(first, last), prices[mesh])
                     self._stages.setdefault(cell, []).append(CellProblem(cell, mesh, version, key))
-                    least = Screened(bounds.seconds(first, last, mesh) if waits else 0.0, most)
-                    unsampled[key] = least.both(unsampled.get(key, least))
+                    if key not in unsampled:
+                        unsampled[key] = Screened(bounds.seconds(first, last, mesh) if waits else 0.0, most)
                     if not waits:
                         self._at_once[key] = None
                     if key not in tasks or tasks[key].ranges[0][1] < held:
@@ -149,7 +144,8 @@ class StagePricing:
 
     def begin(self) -> None:
         """Choices for all problems that do not wait."""
-        self._sample(self._at_once)
+        if self._first is not None:
+            self._sample(self._at_once, self._first)
 
     def known_costs(self) -> StageCosts:
         """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
@@ -181,7 +177,7 @@ class StagePricing:
     def _open_questions(self, cell: RangeKey) -> Questions:
         """Of a cell, asked again when one of its books has grown."""
         solved = sum(search is Search.SOLVED_WITHIN_MEMORY for search, *_ in self._asked_solvers)
-        solve = solved < self._most_solved
+        solve = not self._on_demand and solved < tuning.MOST_SOLVED_WITHIN_MEMORY
         readings = {stage.key: self.library.read(stage.key) for stage in self._stages[cell]}
         known = self._asked.get(cell)
         if (
@@ -209,63 +205,36 @@ class StagePricing:
         `within_memory` no choices are searched for that fit, which takes longest. By `gap` the best pipeline that is
         known may be slower than the best one: where it is small, or much time was spent, no problem is solved by itself
         any more. Whether there was anything to do."""
-        waiting: dict[int, None] = {}
-        unsampled: dict[str, None] = {}
-        alone: dict[str, None] = {}
-        enough = cache(lambda: self._is_enough(gap()))
-        meshes: dict[OnMesh, None] = {}
-        asked: list[tuple[int, list[OpenQuestion]]] = []
+        enough, asked = cache(lambda: self._is_enough(gap())), list[tuple[int, list[OpenQuestion]]]()
         for cell, held in open_stages:
             questions = [q for q in self._questions.get(cell, {}).get(held, ()) if q.search is not None]
             questions.sort(key=lambda question: question.bound_seconds)
             if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
                 continue
-            if questions[0].key in self._alone and enough():
-                continue
-            if questions[0].key in self._alone and not self.library.is_sampled(questions[0].key):
-                alone[questions[0].key] = None
-            elif not self.library.is_sampled(questions[0].key):
-                if self._on_demand:
-                    unsampled[questions[0].key] = None
-                else:
-                    waiting[cell[2]] = None
-            elif questions[0].search is Search.COMPOSED:
-                # By bounds without regard to memory the first rarely closes the question: the next one beside it.
-                partial = [q.key for q in questions if q.search is Search.COMPOSED and self.library.is_sampled(q.key)]
-                on = [self.library.tasks[key].on for key in partial]
-                meshes |= dict.fromkeys(on[: 1 if self._has_leaner(on[0]) else 2])
-            else:
+            if not self._is_alone(questions[0].key) or not enough():
                 asked.append((held, questions))
-        for submesh in waiting:
-            of_submesh = self._problems_of(cell for cell in self._stages if cell[2] == submesh)
-            if self._solver == "auto" and submesh not in self._bounded:
-                self._bounded.add(submesh)
-                self._sweep(Search.BOUNDED, [key for key in of_submesh if not self.library[key].bounds])
-            else:
-                unsampled |= dict.fromkeys(of_submesh)
-        if unsampled:
-            self._sample(unsampled)
-        if alone:
-            self._solve(Search.FASTEST, [(key, self.library.tasks[key].ranges[0][1]) for key in alone])
-        searches = next_searches(asked)
-        within = [
-            task
-            for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY)
-            for task in self._within_memory(search, searches.pop(search, []))
-        ]
-        with no_collection():
-            self._compose(meshes, beside=within)
-        for search, of_search in searches.items():
-            if search is Search.FASTEST:
-                of_search = list({key: (key, self.library.tasks[key].ranges[0][1]) for key, _ in of_search}.values())
-            self._solve(search, of_search)
-        return bool(waiting or unsampled or alone or meshes or asked)
+        self._run(next_searches(asked))
+        return bool(asked)
 
     def finish_composition(self) -> None:
-        """Finish the composition of all meshes."""
-        library = self.library
-        sampled = filter(library.is_sampled, self._problems_of(self._stages))
-        self._compose(dict.fromkeys(library.tasks[key].on for key in sampled if not library.read(key).complete))
+        """Finish the composition of all problems that have choices."""
+        searches: dict[Search, list[tuple[str, int]]] = {}
+        for key in filter(self.library.is_sampled, self.library.tasks):
+            if (search := self.library.read(key).unfinished) is not None:
+                searches.setdefault(search, []).append((key, 0))
+        self._run(searches)
+
+    def _run(self, searches: Mapping[Search, Sequence[tuple[str, int]]]) -> None:
+        """Run searches for these (problem, microbatches held)."""
+        self._sample([key for key, _ in searches.get(Search.FASTEST_COMPOSED, ())], Search.FASTEST_COMPOSED)
+        meshes = dict.fromkeys(self.library.tasks[key].on for key, _ in searches.get(Search.COMPOSED, ()))
+        tasks = [self._on_mesh(Search.COMPOSED, self._without_leaner(on)) for on in meshes]
+        for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY):
+            tasks += self._within_memory(search, searches.get(search, ()))
+        with no_collection():
+            self.library.run(tasks)
+        for search in (Search.FASTEST, Search.SOLVED_WITHIN_MEMORY):
+            self._solve(search, searches.get(search, ()))
 
     def profile(self, costs: StageCosts, warnings: Sequence[str] = ()) -> StageProfile:
         """The result for the planner."""
@@ -291,14 +260,14 @@ class StagePricing:
         screened = {}
         for cell, stages in self._stages.items():
             readings = (self.library.read(stage.key) for stage in stages)
-            partial = [bound for r in readings if not r.complete and (bound := r.at_every_b()) is not None]
+            partial = [bound for r in readings if r.unfinished and (bound := r.at_every_b()) is not None]
             if partial:
                 screened[cell] = undominated(partial)
         return screened
 
-    def _problems_of(self, cells: Iterable[RangeKey]) -> list[str]:
-        """The distinct problems of these cells."""
-        return list(dict.fromkeys(stage.key for cell in cells for stage in self._stages[cell]))
+    def _is_alone(self, key: str) -> bool:
+        """Whether a problem can be solved by itself alone, and has bounds until a pipeline wants it."""
+        return self.library[key].has_tried(Search.BOUNDED_IN_RUNS)
 
     def _is_enough(self, gap: float) -> bool:
         """Whether a pipeline is known, and none is much faster or too much time was spent."""
@@ -306,93 +275,82 @@ class StagePricing:
         return gap < math.inf and self._seconds_alone >= enough
 
     def _solve(self, search: Search, asked: Sequence[tuple[str, int]]) -> None:
-        """Ask a solver, or composition within memory, about these (problem, microbatches held), once in this search;
-        the time that problems take that cannot be composed is counted."""
-        held_matters, begin = search is Search.SOLVED_WITHIN_MEMORY, time.monotonic()
-        self._asked_solvers |= {(search, key, held if held_matters else 0) for key, held in asked}
-        self.library.sampled(key for key, _ in asked)
+        """Ask a solver about these (problem, microbatches held), once in this search; the time that problems take that
+        cannot be composed is counted."""
+        begin, keys = time.monotonic(), [key for key, _ in asked]
+        self._asked_solvers |= {(search, key, held) for key, held in asked}
+        self.library.sampled(keys)
         self._search(search, asked)
-        if any(key in self._alone for key, _ in asked):
+        if any(map(self._is_alone, keys)):
             self._seconds_alone += time.monotonic() - begin
 
-    def _sample(self, keys: Collection[str]) -> None:
-        """First choices for these problems; where that is cancelled, those that are found by then count."""
+    def _sample(self, keys: Collection[str], search: Search) -> None:
+        """Fastest choices for these problems, by this search; where that is cancelled, those that are found by then
+        count."""
         try:
-            keys = self._first_choices(keys)
+            keys = self._fastest_choices(keys, search)
         finally:
             self.library.sampled(keys)
-        self._find_leaner(keys)
 
-    def _first_choices(self, keys: Collection[str]) -> Collection[str]:
+    def _fastest_choices(self, keys: Collection[str], search: Search) -> Collection[str]:
         """The problems that get choices. Those that cannot be composed get better bounds instead, where composition is
         the solver and they are many or large."""
         library = self.library
         if self._solver == "auto":
-            enough = {Search.COMPOSED, self._first}
-            unknown = [key for key in keys if not any(library[key].has_tried(search) for search in enough)]
-            self._sweep(self._first, unknown)
-            if self._first is Search.BOUNDED_WITH_CHOICES:
-                self._sweep(Search.COMPOSED, [key for key in unknown if not library[key].composed])
+            self._sweep(search, [key for key in keys if library.is_sampled(key) or not self._has_begun(key, search)])
         unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError
         ranges = [(library.tasks[key].version, *library.tasks[key].ranges[0][0]) for key in unknown]
-        operators = sum(len(self._problems[version].stage(*layers).operators) for version, *layers in ranges)
-        if self._solver != "auto" or operators <= tuning.OPERATORS_SOLVED_AT_ONCE:
-            unknown = [key for key in unknown if not library[key].has_tried(Search.NEAR_OPTIMAL)]
-            self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        self._operators_solved += sum(
+            len(self._problems[version].stage(*layers).operators) for version, *layers in ranges
+        )
+        if self._solver != "auto" or self._operators_solved <= tuning.OPERATORS_SOLVED_AT_ONCE:
+            near = Search.NEAR_OPTIMAL
+            memory = {key: library.tasks[key].device.memory_bytes for key in unknown}
+            unknown = [key for key in unknown if not library[key].has_tried(near, memory_bytes=memory[key])]
+            self._search(near, [(key, 0) for key in unknown])
             return keys
-        self._alone |= set(unknown)
-        here, runs = {"inverse_b": 1.0 / self.query.num_microbatches}, Search.BOUNDED_IN_RUNS
-        on = dict.fromkeys(library.tasks[key].on for key in unknown if not library[key].has_tried(runs, **here))
-        by_range = {of: {r: k for r, k in library.problems_on[of].items() if k in self._alone} for of in on}
-        library.run([self._on_mesh(runs, problems) for problems in by_range.values()])
-        return [key for key in keys if key not in self._alone]
+        here = 1.0 / self.query.num_microbatches
+        runs = Search.BOUNDED_IN_RUNS
+        self._sweep(runs, [key for key in unknown if not library[key].has_tried(runs, inverse_b=here)])
+        return [key for key in keys if key not in set(unknown)]
 
-    def _compose(self, meshes: Collection[OnMesh], beside: Sequence[Task] = ()) -> None:
-        """Finish the composition of these meshes; problems that overflow the device get leaner choices. The tasks
-        `beside` find choices within memory for problems that are composed already; they run together with these."""
-        tasks = [
-            self._on_mesh(Search.FASTEST_COMPOSED if self._has_leaner(on) else Search.COMPOSED, self._composable(on))
-            for on in meshes
-        ]
-        self.library.run([*tasks, *beside])
-        self._find_leaner([key for on in meshes for key in self.library.problems_on[on].values()])
+    def _has_begun(self, key: str, search: Search) -> bool:
+        """Whether the book of a problem says, without this search, what a pipeline may want."""
+        book, fastest = self.library[key], Search.FASTEST_COMPOSED
+        return book.has_tried(Search.COMPOSED) or (
+            search is fastest and book.has_tried(fastest, inverse_b=self._inverse_bs[0])
+        )
 
     def _sweep(self, search: Search, keys: Collection[str]) -> None:
-        """Run one search for these problems; for the others on their meshes as well, unless they are priced on demand
-        or the search gives bounds alone."""
-        alone = self._on_demand or search is Search.BOUNDED
-        wanted = set(keys)
-        tasks = []
-        for on in dict.fromkeys(self.library.tasks[key].on for key in keys):
-            problems = {r: key for r, key in self._composable(on).items() if not alone or key in wanted}
-            if problems:
-                tasks.append(self._on_mesh(search, problems))
-        self.library.run(tasks)
+        """Run one search for these problems, those on one mesh together."""
+        by_mesh: dict[OnMesh, dict[Range, str]] = {}
+        for key in keys:
+            task = self.library.tasks[key]
+            by_mesh.setdefault(task.on, {})[task.ranges[0][0]] = key
+        self.library.run([self._on_mesh(search, problems) for problems in by_mesh.values()])
 
     def _on_mesh(self, search: Search, problems: Mapping[Range, str]) -> Task:
         """One task for these problems, which are on one mesh."""
         tasks = [self.library.tasks[key] for key in problems.values()]
         books = {layers: self.library[key] for layers, key in problems.items()}
-        bounded = all({SMALLEST_INVERSE_B, tasks[0].inverse_b} <= dict(book.bounds).keys() for book in books.values())
+        known = set.intersection(*(set(dict(book.bounds)) for book in books.values()))
+        ends, fastest = {SMALLEST_INVERSE_B, tasks[0].inverse_b}, search is Search.FASTEST_COMPOSED
         return replace(
             tasks[0],
             search=search,
             mesh=tasks[0].mesh.squeezed(),
             ranges=tuple((layers, task.ranges[0][1]) for layers, task in zip(problems, tasks, strict=True)),
-            known=books if search is Search.COMPOSED and bounded else {},
+            inverse_bs=tuple(b for b in self._inverse_bs if b not in known) if fastest else (),
+            known=books if search is Search.COMPOSED and ends <= known else {},
         )
 
-    def _composable(self, on: OnMesh) -> dict[Range, str]:
-        """The problems on a mesh of which it is not known that they cannot be composed."""
+    def _without_leaner(self, on: OnMesh) -> dict[Range, str]:
+        """The problems on a mesh with choices, none of which were composed at prices of memory."""
         problems = self.library.problems_on[on].items()
-        books = {key: self.library[key] for _, key in problems}
-        return {r: key for r, key in problems if books[key].composed or not books[key].has_tried_composition}
-
-    def _has_leaner(self, on: OnMesh) -> bool:
-        """Whether composition has nothing more to say about a mesh but the fastest choices at this B."""
-        return all(self.library.read(key).has_leaner for key in self._composable(on).values())
+        sampled = {r: key for r, key in problems if self.library.is_sampled(key) and self.library[key].composed}
+        return {r: key for r, key in sampled.items() if not self.library.read(key).has_leaner}
 
     def _within_memory(self, search: Search, keys: Iterable[tuple[str, int]]) -> list[Task]:
         """A task for each of these problems, for all numbers of microbatches held at which memory is short."""
@@ -406,25 +364,11 @@ class StagePricing:
             tasks.append(replace(task, search=search, counts=tuple(sorted(asked))))
         return tasks
 
-    def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
-        """Run one search for these (problem, microbatches held), one task each."""
+    def _search(self, search: Search, asked: Iterable[tuple[str, int]]) -> None:
+        """Run one search for these (problem, microbatches held, 0 for the most), one task each."""
         tasks = []
-        for key, held in keys:
+        for key, held in asked:
             task, bound = self.library.tasks[key], self.library.read(key).device_bound
-            tasks.append(replace(task, search=search, ranges=((task.ranges[0][0], held),), bound_seconds=bound))
+            ((layers, most),) = task.ranges
+            tasks.append(replace(task, search=search, ranges=((layers, held or most),), bound_seconds=bound))
         self.library.run(tasks)
-
-    def _find_leaner(self, keys: Iterable[str]) -> None:
-        """Leaner choices for those of these problems that overflow the device and have no exact frontier yet."""
-        todo = []
-        for key in keys:
-            reading = self.library.read(key)
-            # A composed range has the convex part of its frontier already; the exact frontier is computed for small
-            # problems.
-            inexact = not reading.proven or reading.book.variables <= tuning.EXACT_FRONTIER_VARIABLES
-            overflows = reading.complete and reading.leaner and reading.overflows(reading.most_held)
-            if overflows and inexact:
-                where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes}
-                if not reading.book.has_tried(Search.LEANER, held=reading.most_held, **where):
-                    todo.append((key, reading.most_held))
-        self._search(Search.LEANER, todo)

@@ -15,10 +15,6 @@ SECONDS_WITHIN_TOLERANCE = 5.0
 """The same where that is proven to be within pricing.tuning.TOLERANCE: small models are still proven to the end."""
 SECONDS_BETWEEN_WRITES = 10.0
 """What a search has found is written to the cache at least so often while tasks finish."""
-EXACT_FRONTIER_VARIABLES = 1_500
-"""Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
-small enough for the exact frontier. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
 DEVICES_WORTH_BOUNDS = 32
 """On clusters of so many devices all meshes are bounded before any is composed: about a third of the work of composing
 them all, and of 21 meshes of Llama-3-70B on 8x8:h100 the plan needs 5."""

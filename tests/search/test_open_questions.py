@@ -34,7 +34,7 @@ def random_book(rng):
     least = min((c.totals.device_latency_at(INVERSE_B) for c in choices), default=math.inf)
     bound = least if rng.random() < 0.7 else rng.uniform(0, min(least, 4.0)) * 0.99
     peaks = tuple((held, rng.uniform(0, 6) + held) for held in COUNTS) if rng.random() < 0.7 else ()
-    partial = (Tried(Search.BOUNDED_WITH_CHOICES, INVERSE_B, MEMORY, 1),) if rng.random() < 0.3 else ()
+    partial = (Tried(Search.FASTEST_COMPOSED, INVERSE_B, MEMORY, 1),) if rng.random() < 0.3 else ()
     return PriceBook(choices=choices, bounds=((INVERSE_B, bound),), least_peaks=peaks, tried=partial)
 
 
@@ -123,8 +123,18 @@ def test_the_quickest_search_is_run_alone_and_choices_are_composed_for_the_lowes
 
     first = questions(("a", composed), ("b", composed), ("c", solved))
     second = questions(("d", bounded), ("e", bounded), ("f", Search.FASTEST))
-    assert next_searches([(2, first), (1, second)]) == {bounded: [("d", 1), ("e", 1)], Search.FASTEST: [("f", 1)]}
+    assert next_searches([(2, first), (1, second)]) == {bounded: [("d", 1), ("e", 1)], Search.FASTEST: [("f", 0)]}
     assert next_searches([(2, first), (1, questions(("d", composed)))]) == {composed: [("a", 2), ("d", 1)]}
     assert next_searches([(2, first)]) == {composed: [("a", 2), ("b", 2)]}, "a second one beside it"
     assert next_searches([(2, questions(("c", solved), ("a", solved)))]) == {solved: [("c", 2), ("a", 2)]}
     assert next_searches([(2, [])]) == {}
+
+
+def test_composition_is_finished_before_what_takes_longer_and_for_the_lowest_bounds() -> None:
+    fastest, composed = Search.FASTEST_COMPOSED, Search.COMPOSED
+    unfinished = [OpenQuestion(key, 1.0, composed) for key in "abc"]
+    others = [OpenQuestion(key, 1.0, fastest) for key in "def"]
+    proof = [OpenQuestion("g", 1.0, Search.FASTEST)]
+    assert next_searches([(1, unfinished + proof)]) == {composed: [("a", 0), ("b", 0)]}, "a second mesh beside it"
+    assert next_searches([(1, others + unfinished)]) == {fastest: [("d", 0)]}
+    assert next_searches([(1, proof + others), (2, others)]) == {Search.FASTEST: [("g", 0)], fastest: [("d", 0)]}

@@ -16,7 +16,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.resources import Running
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.pricing import tasks
-from alpa_explore.pricing.price_book import PriceBook, Search
+from alpa_explore.pricing.price_book import PriceBook
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
@@ -200,6 +200,15 @@ def on_demand(graph, memory_bytes, plan):
     )
 
 
+def test_a_stage_that_waits_may_hold_more_than_another_with_the_same_problem_at_a_later_place(gpt):
+    """Fault of 0.1.0: until it was priced it was said to fit only where the later one may stand."""
+    layered, query = on_demand(gpt, None, planned(gpt, cluster(), 4, delta=2.0))
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    bounds = StagePricing((layered,), query, solving, layer_flops=(), first=None).costs().bounds
+    assert set(bounds[1, 1, 1]) >= {1, 2, 3}
+    assert bounds[1, 1, 1][1] == bounds[2, 2, 1][1], "the same problem: else the test shows nothing"
+
+
 @pytest.mark.slow
 def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     plan = planned(gpt, cluster(), 4, delta=2.0)
@@ -207,7 +216,7 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     for memory_bytes in range(900_000, 1_000_000, 24_000):
         layered, query = on_demand(gpt, memory_bytes, plan)
         solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=Search.FASTEST_COMPOSED)
+        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=None)
         for held in range(1, 5):
             costs = pricing.costs()
             while held in costs.bounds.get(one, ()):
@@ -236,6 +245,6 @@ def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_
     assert a_pipeline_fits(layered, query) is None, "neither is known"
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
     assert query.best(profile_stages((layered,), query, solving).costs).feasible
-    monkeypatch.setattr(tasks, "fastest_fitting", lambda *_: PriceBook())
+    monkeypatch.setattr(tasks, "solved_within_memory", lambda *_: PriceBook())
     (warning,) = profile_stages((layered,), query, solving).warnings
     assert "The best plan is not proven, because memory is short" in warning

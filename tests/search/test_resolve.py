@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_meshes
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
-from alpa_explore.search.resolve import resolve, resolve_each
+from alpa_explore.search.resolve import is_slower, resolve, resolve_each
 
 CLUSTER = Cluster.parse("1x2:v100")
 ONE = Submesh(1, 1)
@@ -67,7 +68,7 @@ def test_stages_of_the_best_pipeline_by_the_bounds_are_priced_until_it_cannot_be
     assert 0.0 < least < query().best(costs).total_seconds
     for below, asked in ((float("inf"), 2), (least * 1.001, 2), (least, 0)):
         pricing = Priced(costs)
-        resolve(pricing, query(), below=below)
+        resolve(pricing, query(), enough=partial(is_slower, query(), below))
         assert len(pricing.asked) == asked
 
 

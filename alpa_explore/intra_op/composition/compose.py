@@ -101,11 +101,6 @@ class Composer:
                 composed[p][r] = choices.get((r, p))
         return composed
 
-    def least_costs(self, ranges: Collection[Range], price: Price) -> dict[Range, float]:
-        """The least cost of every range that can be composed, as of the choices of `solve`; inf where none is legal."""
-        best = self._best(ranges, self.tables((price,), len(ranges)))
-        return {r: float(of_range.costs[0]) for r, of_range in (best or {}).items()}
-
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """Lower bounds on the peak memory of every choice of a range, for each number of microbatches held in `counts`;
         None where the range is not a chain."""

@@ -10,10 +10,11 @@
 Prices of memory are searched for in two kinds of problem. Where weights and held activations alone count, a byte has
 one price, and the least cost at a price is known exactly: it is concave and piecewise linear, so the best price is
 where lines of known choices cross (`numerics.lower_envelope`). `composition.within_memory` takes the highest crossing,
-`pareto_bounds` and `pricing` all corners. Where temporary tensors count too, a byte has a price at every time of the
-`problem.timeline`, and messages bound the least cost (`PricedMessages`): `price_search` moves all prices along the
-subgradient, and what its bounds leave is an ILP (`Rest`), here and for the contest. `iopddl.anneal` moves the same
-prices by factors, from round to round: it looks for choices alone, and proves no bound.
+`pareto_bounds` all corners, and a sweep of many layer ranges the same few prices for all of them. Where temporary
+tensors count too, a byte has a price at every time of the `problem.timeline`, and messages bound the least cost
+(`PricedMessages`): `price_search` moves all prices along the subgradient, and what its bounds leave is an ILP (`Rest`),
+here and for the contest. `iopddl.anneal` moves the same prices by factors, from round to round: it looks for choices
+alone, and proves no bound.
 
 `price_search` handles limits at any time and problems of any size but need not close the gap; `pareto_frontier` is
 exact but only for one sum of bytes and narrow problems. Imports `problem`, `reduction`, `elimination`, `bounds`, `ilp`

@@ -64,11 +64,14 @@ class StageTotals:
     """Costs of one complete choice, per device."""
 
     microbatch_seconds: float
-    """As solvers add it up: kernels and exposed collectives of the device."""
+    """Forward and backward, as solvers add it up: kernels and exposed collectives of the device, as if the host were
+    never the limit."""
     iteration_seconds: float
-    """What is paid once an iteration."""
+    """What is paid once an iteration: gradient sync, update."""
     weight_bytes: float
+    """Weights, gradients and optimizer state."""
     activation_bytes: float
+    """Held for the backward pass of one microbatch."""
     workspace_bytes: float
     """Peak of temporary tensors; gathered weights of as many blocks as the software has at once; what it keeps beside
     them, and the memory that it keeps back."""
@@ -95,9 +98,10 @@ class StageTotals:
         """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
         return self.weight_bytes + microbatches_held * self.activation_bytes
 
-    def peak_bytes(self, microbatches_held: float) -> float:
-        """Memory of a device that holds the activations of so many microbatches."""
-        return self.held_bytes(microbatches_held) + self.workspace_bytes
+    def peak_bytes(self, microbatches_held: float, turns: int = 1) -> float:
+        """Peak memory of a device that holds the activations of so many microbatches and runs `turns` stages like this
+        one."""
+        return turns * self.held_bytes(microbatches_held) + self.workspace_bytes
 
 
 def totals_of(figures: Sequence[float], workspace_bytes: float, stage: StageGraph, model: CostModel) -> StageTotals:

@@ -20,7 +20,7 @@ from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
 from alpa_explore.graph import Operator
 from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
-from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.sharding.splits import splits_for
 
@@ -32,8 +32,6 @@ class LowerBounds:
         self.layered, self.devices = layered, devices
         self._bytes = least_bytes(layered)
         self._least: dict[tuple[int, int, int, int], float] = {}
-        self._divides: dict[int, Flags] = {}
-        """For each size of a mesh axis, of each distinct operator whether it divides some loop."""
         self._shares: dict[LogicalMesh, Floats] = {}
         """The least seconds of the layers before each one, and of all."""
 
@@ -72,16 +70,16 @@ class LowerBounds:
 
     def _dividing(self, mesh: LogicalMesh) -> Ints:
         """For each distinct operator how many devices divide its FLOPs at most."""
-        found = np.ones(len(self._distinct), dtype=np.int64)
-        for size in mesh.shape:
-            if size not in self._divides:
-                sizes = [
-                    {s.size for s in splits_for(o, self.layered.graph.tensors).splits if s.divides}
-                    for o in self._distinct
-                ]
-                self._divides[size] = np.array([any(n % size == 0 for n in of_one) for of_one in sizes])
-            found *= np.where(self._divides[size], size, 1)
-        return found
+        most = [
+            math.prod(size for size in mesh.shape if any(loop % size == 0 for loop in loops)) for loops in self._loops
+        ]
+        return np.array(most, dtype=np.int64)
+
+    @cached_property
+    def _loops(self) -> list[set[int]]:
+        """Of each distinct operator the sizes of the loops that a mesh axis may divide."""
+        tensors = self.layered.graph.tensors
+        return [{split.size for split in splits_for(o, tensors).splits if split.divides} for o in self._distinct]
 
     @cached_property
     def _kernels(self) -> list[Kernel]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.intra_op.composition.compose import whole_choice
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.price_book import PriceBook, Reading, StageChoice
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 from alpa_explore.pricing.tasks import chain
@@ -49,19 +50,14 @@ class Candidates:
         for number, point in enumerate(reading.choices()):
             name = f"{stage.key[:24]}-{number}"
             self.points[name] = point, stage
-            totals = point.totals
+            figures = {figure: getattr(point.totals, figure) for figure in StageTotals.__slots__}
             candidates.append(
                 StageCandidate(
                     logical_mesh=stage.mesh,
                     solution_key=name,
                     provenance=point.provenance,
                     version=stage.version,
-                    microbatch_seconds=totals.microbatch_seconds,
-                    iteration_seconds=totals.iteration_seconds,
-                    weight_bytes=totals.weight_bytes,
-                    activation_bytes=totals.activation_bytes,
-                    workspace_bytes=totals.workspace_bytes,
-                    paced_seconds=totals.paced_seconds,
+                    **figures,
                 )
             )
         return candidates

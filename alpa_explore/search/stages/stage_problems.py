@@ -105,7 +105,7 @@ def problem_key(stage: StageGraph, prices: str) -> str:
 
 def price_key(mesh: LogicalMesh, device: Device, solver: str) -> str:
     """A digest of everything but the stage that the prices of choices depend on: not the names and sources of figures,
-    nor the memory of a device."""
+    and of the memory of a device only what the software keeps back."""
     figures = replace(device, name="", source="", memory_bytes=0, peak_flops=dict(sorted(device.peak_flops.items())))
-    body = (replace(mesh.squeezed(), kind=0), figures, solver)
+    body = (replace(mesh.squeezed(), kind=0), figures, device.reserved_bytes, solver)
     return sha256(repr(body).encode()).hexdigest()

@@ -29,6 +29,11 @@ def test_every_figure_of_a_device_but_its_memory_is_part_of_the_key(changes):
     assert key(replace(CLUSTER.device, **changes)) != key() == key(replace(CLUSTER.device, memory_bytes=2**30))
 
 
+def test_of_memory_what_the_software_loses_is_part_of_the_key():
+    loses = replace(CLUSTER.device, software=replace(CLUSTER.device.software, fragmentation=0.1))
+    assert key(loses) != key(replace(loses, memory_bytes=2**30))
+
+
 def test_mesh_and_solver_are_part_of_the_key():
     other = logical_meshes(CLUSTER, submeshes(CLUSTER)[0])[0]
     assert len({key(), key(mesh=other), key(solver="highs")}) == 3

@@ -33,9 +33,8 @@ from alpa_explore_widgets.session.state import StateStore
 PASSES = {
     "composition": "Solving the sharding problems of each logical mesh",
     "fastest choices": "Looking for the fastest choices of every stage",
-    "bounds": "Bounding the seconds of every stage from below",
+    "bounds of runs": "Bounding the seconds of every stage from below",
     "sharding": "Solving sharding problems",
-    "memory": "Looking for choices that need less memory",
     "proof": "Proving that stages are optimal",
     "bounds within memory": "Bounding the seconds of choices that fit in memory from below",
     "memory of composed stages": "Looking for the fastest choices that fit in memory",
