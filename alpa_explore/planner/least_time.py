@@ -26,9 +26,7 @@ from alpa_explore.pricing.stage_costs import RangeKey
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import bound_and_best
 from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
 
 
@@ -62,15 +60,6 @@ def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastT
     work, over = _least_work(versions, bounds, meshes, query)
     of_pipelines = min(asked.least_share * asked.bound(costs) for asked in query.each(layers))
     return LeastTime(seconds=max(work, of_pipelines) * (1.0 - PROVEN), over_bytes=over)
-
-
-def least_time_searched(
-    least: LeastTime, versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, known: float
-) -> tuple[LeastTime, float]:
-    """`least`, raised by a search for the best pipeline that ends where one at another B with an Eq. 2 of `known`
-    seconds is better; and Eq. 2 of the best pipeline that was found, inf where there is none."""
-    bound, found = bound_and_best(versions, query, solving, below=known)
-    return replace(least, seconds=max(least.seconds, bound)), found
 
 
 def _least_work(
