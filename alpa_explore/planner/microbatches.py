@@ -164,6 +164,8 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
                 seconds = max(seconds, bound, 0.0 if plan is None else (1 - ALIKE) * plan.predicted.iteration_seconds)
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
             least[count] = replace(least[count], seconds=seconds)
+            if seconds > known:
+                ready.pop(count, None)
             lines[count] = not_planned(count, global_batch // count, least[count]) if plan is None else tried(plan)
         for count in sorted(least, key=lambda b: (least[b].seconds, least[b].over_bytes)):
             if best is not None and least[count].seconds > best.predicted.iteration_seconds:
