@@ -235,9 +235,9 @@ class TriedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedMicrobatches:
-    """The best plan at one of the numbers of microbatches tried: of B that are not the best, with the same global batch,
-    that of the stages which a pipeline wants. Figures are None where no plan fits in memory, and where a bound shows
-    that no plan is faster than that of another B."""
+    """The best plan at one of the numbers of microbatches tried: with the same global batch, at a B that is not the
+    best, that of the stages which a pipeline wants. Figures are None where no plan fits in memory, and where a bound
+    shows that no plan is faster than that of another B."""
 
     num_microbatches: int
     samples: int
