@@ -2,7 +2,7 @@
 
 A stage on n devices takes at least the time of 1/n of its FLOPs and bytes, and its devices hold at least 1/n of its
 weights and of what it holds for a microbatch (`search.bounds`). Two bounds follow. No pipeline has a lower Eq. 2 than
-the best one by these times; where stages take turns T may be below Eq. 2 (`PipelineQuery.least_share`). And whatever
+the best one by these times; T may be below Eq. 2 (`PipelineQuery.least_seconds`). And whatever
 the schedule, D devices with M bytes in all work through B microbatches of all layers, each layer in one version v of
 recomputation; when the loss of a microbatch is computed, they hold that microbatch in all layers:
 
@@ -58,7 +58,7 @@ def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastT
                 by_held |= {held: min(seconds, by_held.get(held, math.inf)) for held in fits}
     costs = replace(known, bounds=least)
     work, over = _least_work(versions, bounds, meshes, query)
-    of_pipelines = min(asked.least_share * asked.bound(costs) for asked in query.each(layers))
+    of_pipelines = min(asked.least_seconds(costs) for asked in query.each(layers))
     return LeastTime(seconds=max(work, of_pipelines) * (1.0 - PROVEN), over_bytes=over)
 
 

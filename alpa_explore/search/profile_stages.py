@@ -149,7 +149,7 @@ def profile_wanted(
         while True:
             costs = pricing.costs(given_up=True)
             each = enumerate(query.each(costs.num_layers))
-            bound, _, best = min((asked.least_share * asked.bound(costs), n, asked) for n, asked in each)
+            bound, _, best = min((asked.least_seconds(costs), n, asked) for n, asked in each)
             if bound * (1.0 - TOLERANCE) > below:
                 return bound * (1.0 - TOLERANCE), None
             if not pricing.price(best.open_stages(costs)):
