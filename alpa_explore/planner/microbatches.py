@@ -147,7 +147,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     """The best plan over all B that divide the global batch.
 
     Each B with a bound below the best T so far is planned with the stages that a pipeline wants, the lowest bound
-    first; then the best, and those within `ALIKE` of it, with all stages.
+    first; then those that may be the best, by their bound or within `ALIKE` of it, with all stages.
     """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[len(counts) // 2], leanest=counts[-1])
@@ -161,12 +161,15 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             seconds, plan = least[count].seconds, None
             if seconds <= known and seconds < math.inf:
                 bound, plan = plan_of_wanted(ready[count], _named(resources, count), below=known)
-                seconds = max(seconds, bound, 0.0 if plan is None else (1 - ALIKE) * plan.predicted.iteration_seconds)
+                seconds = max(seconds, bound)
+                if plan is not None and not _takes_turns(ready[count]):
+                    seconds = max(seconds, (1 - ALIKE) * plan.predicted.iteration_seconds)
+                    lines[count] = tried(plan)
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
             least[count] = replace(least[count], seconds=seconds)
             if seconds > known:
                 ready.pop(count, None)
-            lines[count] = not_planned(count, global_batch // count, least[count]) if plan is None else tried(plan)
+            lines.setdefault(count, not_planned(count, global_batch // count, least[count]))
         for count in sorted(least, key=lambda b: (least[b].seconds, least[b].over_bytes)):
             if best is not None and least[count].seconds > best.predicted.iteration_seconds:
                 break
@@ -192,6 +195,12 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     if best is None:
         raise nothing_fits_at_any(failed)
     return replace(best, microbatches=tuple(lines[count] for count in counts))
+
+
+def _takes_turns(ready: Prepared) -> bool:
+    """Whether a schedule is compared under which T is known only where all stages are priced: those that a submesh runs
+    in turn are others than those of the pipeline."""
+    return any(asked.least_share < 1.0 for asked in ready.query.each(len(ready.layering.layers)))
 
 
 def _bounded(
