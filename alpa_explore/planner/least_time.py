@@ -2,7 +2,7 @@
 
 A stage on n devices takes at least the time of 1/n of its FLOPs and bytes, and its devices hold at least 1/n of its
 weights and of what it holds for a microbatch (`search.bounds`). Two bounds follow. No pipeline has a lower Eq. 2 than
-the best one by these times; where stages take turns T may be below Eq. 2 (`PipelineQuery.least_share`). And whatever
+the best one by these times; T may be below Eq. 2 (`PipelineQuery.least_seconds`). And whatever
 the schedule, D devices with M bytes in all work through B microbatches of all layers, each layer in one version v of
 recomputation; when the loss of a microbatch is computed, they hold that microbatch in all layers:
 
@@ -26,9 +26,7 @@ from alpa_explore.pricing.stage_costs import RangeKey
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import bound_and_best
 from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
 
 
@@ -60,17 +58,8 @@ def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastT
                 by_held |= {held: min(seconds, by_held.get(held, math.inf)) for held in fits}
     costs = replace(known, bounds=least)
     work, over = _least_work(versions, bounds, meshes, query)
-    of_pipelines = min(asked.least_share * asked.bound(costs) for asked in query.each(layers))
+    of_pipelines = min(asked.least_seconds(costs) for asked in query.each(layers))
     return LeastTime(seconds=max(work, of_pipelines) * (1.0 - PROVEN), over_bytes=over)
-
-
-def least_time_searched(
-    least: LeastTime, versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, known: float
-) -> tuple[LeastTime, float]:
-    """`least`, raised by a search for the best pipeline that ends where one at another B with an Eq. 2 of `known`
-    seconds is better; and Eq. 2 of the best pipeline that was found, inf where there is none."""
-    bound, found = bound_and_best(versions, query, solving, below=known)
-    return replace(least, seconds=max(least.seconds, bound)), found
 
 
 def _least_work(

@@ -1,10 +1,10 @@
 """The Alpa planner on one screen, for one B: model → graph → layers → stage costs → pipeline → plan."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError
@@ -20,8 +20,9 @@ from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Clock, Resources, many_problems
 from alpa_explore.plans.assemble import Found, assemble, fastest_schedule
 from alpa_explore.plans.plan import Plan
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_stages
+from alpa_explore.search.profile_stages import profile_stages, profile_wanted
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.versions import layered_versions
 from alpa_explore.sharding.spec_constraint import check_constraints
@@ -30,6 +31,9 @@ from alpa_explore.store.cache import Store
 
 NOT_PROVEN = "The search was stopped: this is the best plan of the stages that were priced by then, not a proven one."
 """A warning of such a plan."""
+
+
+Searched = TypeVar("Searched")
 
 
 class Prepared(NamedTuple):
@@ -43,33 +47,49 @@ class Prepared(NamedTuple):
     clock: Clock
 
 
-def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
+def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool | None = None) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints;
     CancelledError with the best plan that is known, if there is one (`CancelledError.known`)."""
     return plan_prepared(prepared(request, resources), resources, every_b=every_b)
 
 
-def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool = False) -> Plan:
+def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool | None = None) -> Plan:
     """The search, and the plan; errors as those of `plan_request`."""
-    request, graph, layering, versions, query, clock = ready
-    with clock("sharding"):
-        layer_flops = tuple(layer.flops for layer in layering.layers)
-        solving = resources.solving(request.solver)
+    request, query = ready.request, ready.query
+    profile = _searched(ready, resources.solving(request.solver), partial(profile_stages, every_b=every_b))
+    plan = _chosen(ready, profile, resources)
+    if plan is None:
+        constraints, samples = request.spec_constraints, ready.graph.samples
+        raise nothing_fits(profile.costs, query, spec_constraints=constraints, samples=samples)
+    return plan
+
+
+def plan_of_wanted(ready: Prepared, resources: Resources, *, below: float) -> tuple[float, Plan | None]:
+    """(lower bound on T, the plan of the stages that a pipeline wants), by composition alone (`profile_wanted`). No
+    plan where the bound exceeds `below` seconds, nothing fits, or composition does not find what fits."""
+    ready = ready._replace(clock=Clock(resources.progress))
+    bound, profile = _searched(ready, resources.solving("auto"), partial(profile_wanted, below=below))
+    return bound, None if profile is None else _chosen(ready, profile, resources)
+
+
+def _searched(ready: Prepared, solving: SolveContext, search: Callable[..., Searched]) -> Searched:
+    """What a search finds; CancelledError with the best plan that is known."""
+    with ready.clock("sharding"):
+        layer_flops = tuple(layer.flops for layer in ready.layering.layers)
         try:
-            profile = profile_stages(versions, query, solving, layer_flops=layer_flops, every_b=every_b)
+            return search(ready.versions, ready.query, solving, layer_flops=layer_flops)
         except CancelledError as error:
             if isinstance(known := error.known, StageProfile):
-                found = query.best_of_each(known.costs)
                 known = replace(known, warnings=(*known.warnings, NOT_PROVEN))
-                error.known = _assembled(graph, request, layering, known, found, clock)
+                error.known = _assembled(ready, known, ready.query.best_of_each(known.costs))
             raise
-    with clock("pipeline"):
-        found = query.best_of_each(profile.costs)
-    plan = _assembled(graph, request, layering, profile, found, clock, resources.cancel)
-    if plan is None:
-        raise nothing_fits(profile.costs, query, spec_constraints=request.spec_constraints, samples=graph.samples)
-    return plan
+
+
+def _chosen(ready: Prepared, profile: StageProfile, resources: Resources) -> Plan | None:
+    with ready.clock("pipeline"):
+        found = ready.query.best_of_each(profile.costs)
+    return _assembled(ready, profile, found, resources.cancel)
 
 
 def prepared(request: PlanRequest, resources: Resources) -> Prepared:
@@ -95,19 +115,14 @@ def prepared(request: PlanRequest, resources: Resources) -> Prepared:
 
 
 def _assembled(
-    graph: TrainingGraph,
-    request: PlanRequest,
-    layering: Layering,
-    profile: StageProfile,
-    found: Sequence[Found],
-    clock: Clock,
-    cancel: threading.Event | None = None,
+    ready: Prepared, profile: StageProfile, found: Sequence[Found], cancel: threading.Event | None = None
 ) -> Plan | None:
     """The plan of the best pipeline; of several schedules, the one with the least T. None where nothing fits."""
+    request, layering, clock = ready.request, ready.layering, ready.clock
     for schedule, pipeline in found:
         if pipeline is not None:
             options = replace(request.options(len(layering.layers)), pipeline=schedule)
-            plan = assemble(graph, request.cluster, options, layering, profile, pipeline, clock.seconds)
+            plan = assemble(ready.graph, request.cluster, options, layering, profile, pipeline, clock.seconds)
             if len(found) == 1:
                 return plan
             with clock("schedules"):

@@ -235,8 +235,9 @@ class TriedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedMicrobatches:
-    """The best plan at one of the numbers of microbatches tried. Figures are None where no plan fits in memory, and
-    where a bound shows that no plan is faster than that of another B."""
+    """The best plan at one of the numbers of microbatches tried: with the same global batch, at a B that is not the
+    best, that of the stages which a pipeline wants. Figures are None where no plan fits in memory, and where a bound
+    shows that no plan is faster than that of another B."""
 
     num_microbatches: int
     samples: int
@@ -255,7 +256,8 @@ class TriedMicrobatches:
     """Where no plan fits: by how much the one that comes closest exceeds a device's memory; by at least so much where
     a bound says so."""
     least_seconds: float | None = None
-    """Where no plan was made, because none is faster than that of another B: a lower bound on T."""
+    """Where no plan was made, because none is faster than that of another B: a lower bound on T, which may be higher
+    where the cache has more of the stages."""
 
     @property
     def samples_per_second(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from alpa_explore.errors import CancelledError
@@ -62,17 +61,18 @@ def profile_stages(
     solving: SolveContext,
     *,
     layer_flops: tuple[int, ...] = (),
-    every_b: bool = False,
+    every_b: bool | None = None,
 ) -> StageProfile:
     """Candidates of every layer range on every submesh, in every version of one layering.
 
     The stages of the best pipeline of `query` are optimal, or, where memory is short, within pricing.tuning.TOLERANCE
-    of the optimum, like all other stages. Each stage takes the fastest version that fits. On large clusters the stages
-    that no best pipeline of `query` can contain have their fastest choices and a bound alone (`StageCosts.screened`),
-    unless the plans for `every_b` are wanted from these costs. CancelledError when cancelled, with the profile of what
-    is known (`CancelledError.known`); the solves that were finished are in the cache.
+    of the optimum, like all other stages. Each stage takes the fastest version that fits. Unless the plans for
+    `every_b` are wanted from these costs (None: unless the cluster is large), the stages that no best pipeline of
+    `query` can contain have their fastest choices and a bound alone (`StageCosts.screened`). CancelledError when
+    cancelled, with the profile of what is known (`CancelledError.known`); the solves that were finished are in the
+    cache.
     """
-    few = not every_b and query.cluster.devices >= DEVICES_WORTH_BOUNDS
+    few = query.cluster.devices >= DEVICES_WORTH_BOUNDS if every_b is None else not every_b
     first = Search.FASTEST_COMPOSED if few else Search.COMPOSED
     pricing = StagePricing(versions, query, solving, layer_flops=layer_flops, first=first)
     try:
@@ -129,23 +129,34 @@ def a_pipeline_fits(
     return None if pricing.gap() == math.inf else False
 
 
-def bound_and_best(
-    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, below: float
-) -> tuple[float, float]:
-    """(lower bound on T of every pipeline, Eq. 2 of the best one that is known), in seconds: equal but for TOLERANCE
-    and `PipelineQuery.least_share`, unless the bound reaches `below`, or more is not known without a solver. Only
-    stages that a pipeline wants are priced."""
-    pricing = _on_demand(versions, query, solving, layer_flops=())
-    bound = known = 0.0
-    with suppress(NotComposableError):
+def profile_wanted(
+    versions: Sequence[LayeredGraph],
+    query: PipelineQuery,
+    solving: SolveContext,
+    *,
+    layer_flops: tuple[int, ...] = (),
+    below: float = math.inf,
+) -> tuple[float, StageProfile | None]:
+    """(lower bound on T of every pipeline, candidates of the stages that the best ones want), in seconds: with these
+    the best pipeline is as good as with those of `profile_stages`, but where memory is short and a solver would find a
+    better choice. The search ends, without candidates, where the bound, less TOLERANCE, exceeds `below`, or a stage
+    cannot be composed. CancelledError as from `profile_stages`."""
+    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops)
+    bound = 0.0
+    try:
         while True:
             costs = pricing.costs(given_up=True)
             each = enumerate(query.each(costs.num_layers))
-            bound, _, best = min((asked.least_share * asked.bound(costs), n, asked) for n, asked in each)
-            if bound * (1.0 - TOLERANCE) >= below or not pricing.price(best.open_stages(costs)):
-                known = best.best(costs).total_seconds
-                break
-    return bound * (1.0 - TOLERANCE), known or math.inf
+            bound, _, best = min((asked.least_seconds(costs), n, asked) for n, asked in each)
+            if bound * (1.0 - TOLERANCE) > below:
+                return bound * (1.0 - TOLERANCE), None
+            if not pricing.price(best.open_stages(costs)):
+                return bound * (1.0 - TOLERANCE), pricing.profile(resolve_each(pricing, query))
+    except NotComposableError:
+        return bound * (1.0 - TOLERANCE), None
+    except CancelledError as error:
+        error.known = pricing.profile(pricing.known_costs())
+        raise
 
 
 def _alone(cancel: threading.Event | None) -> SolveContext:

@@ -9,8 +9,13 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.models.catalog import divisors_of
+from alpa_explore.planner.least_time import least_time
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.microbatches import COUNTS, ENOUGH, microbatches_from_costs
+from alpa_explore.planner.plan import plan_of_wanted, prepared
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Running
+from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.questions.microbatches import microbatches_table
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from tests.planner.test_plan import own_cache, tiny_cluster  # noqa: F401
@@ -80,6 +85,18 @@ def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch
             assert auto.predicted.iteration_seconds < tried.least_seconds <= t
         else:
             assert t == math.inf
+
+
+def test_an_iteration_takes_no_less_than_is_said_of_its_b_though_it_may_take_less_than_what_is_minimised():
+    """Fault of `-B auto`: Eq. 2 was taken to bound T also where stages are unlike."""
+    options = {"num_microbatches": 16, "global_batch": 16, "rematerialization": "auto", "num_layers": 4, "delta": 1.0}
+    request = PlanRequest(model="moe-tiny", cluster=tiny_cluster(devices=4), **options)
+    with Running(scheduler="serial").resources() as resources:
+        ready = prepared(request, resources)
+        bound, plan = plan_of_wanted(ready, resources, below=math.inf)
+        least = least_time(ready.versions, ready.query)
+    seconds = plan.predicted.iteration_seconds
+    assert least.seconds <= bound <= seconds < 0.98 * objective_seconds(plan)
 
 
 @pytest.mark.slow

@@ -407,10 +407,9 @@ def test_a_search_that_is_stopped_has_the_best_plan_of_what_was_priced(tmp_path)
 def test_of_several_numbers_of_microbatches_the_best_so_far_is_known(monkeypatch):
     cancel, planned, unbounded = threading.Event(), {}, LeastTime(seconds=0.0, over_bytes=-1.0)
     monkeypatch.setattr(microbatches, "least_time", lambda *_: unbounded)
-    monkeypatch.setattr(microbatches, "least_time_searched", lambda *_: (unbounded, math.inf))
 
     def stop_at_the_second(seen):
-        if seen.pass_name.endswith(": composition") and seen.done:
+        if seen.pass_name.endswith(": fastest at this B") and seen.done:
             planned.setdefault(int(seen.pass_name.split()[2].rstrip(":")))
             if len(planned) == 2:
                 cancel.set()
@@ -418,5 +417,19 @@ def test_of_several_numbers_of_microbatches_the_best_so_far_is_known(monkeypatch
     with pytest.raises(CancelledError) as raised:
         tiny_plan(b="auto", global_batch=8, progress=stop_at_the_second, cancel=cancel, cache=False)
     known, first = raised.value.known, next(iter(planned))
-    assert known.options.num_microbatches == first
-    assert known.predicted == tiny_plan(b=first, global_batch=8, cache=False).predicted
+    assert known.options.num_microbatches in planned
+    least = tiny_plan(b=first, global_batch=8, cache=False).predicted.iteration_seconds
+    assert known.predicted.iteration_seconds <= least, "that of the first is known in any case"
+    assert any("search was stopped" in warning for warning in known.warnings)
+
+
+def test_a_search_for_b_that_is_stopped_before_the_first_plan_says_so():
+    cancel = threading.Event()
+
+    def stop_at_the_second(seen):
+        if seen.pass_name == "B = 4: layering":
+            cancel.set()
+
+    with pytest.raises(CancelledError, match="2 of 4 numbers of microbatches had a bound, and none a plan") as raised:
+        tiny_plan(b="auto", global_batch=8, progress=stop_at_the_second, cancel=cancel, cache=False)
+    assert raised.value.known is None
