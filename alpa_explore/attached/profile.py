@@ -4,11 +4,14 @@ All hosts share the list of kernels: each times a few of them, then gets the nex
 the devices of a host share its memory and its cores.
 """
 
+from __future__ import annotations
+
 import asyncio
 import threading
 from collections.abc import Sequence
 from typing import Any
 
+from alpa_explore.arguments import checked
 from alpa_explore.attached import tuning
 from alpa_explore.attached.attach import alone, find_hosts
 from alpa_explore.attached.connection import call_one, connected, scheduler_address
@@ -29,6 +32,7 @@ from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.plans.plan import Plan
 
 
+@checked("plan")
 def profile(
     plan: Plan,
     *,

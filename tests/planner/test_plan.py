@@ -409,7 +409,7 @@ def test_of_several_numbers_of_microbatches_the_best_so_far_is_known(monkeypatch
     monkeypatch.setattr(microbatches, "least_time", lambda *_: unbounded)
 
     def stop_at_the_second(seen):
-        if seen.pass_name.endswith(": fastest at this B") and seen.done:
+        if seen.pass_name.endswith(": fastest choices") and seen.done:
             planned.setdefault(int(seen.pass_name.split()[2].rstrip(":")))
             if len(planned) == 2:
                 cancel.set()
