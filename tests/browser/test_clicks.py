@@ -142,7 +142,10 @@ def test_a_click_on_another_b_and_on_another_cell_of_the_costs_opens_those_plans
     assert "opens the best plan with this stage" in strip.inner_text()
     plot.press("Enter")
     constraints = explorer.locator(".alpa-constraints")
-    lab.wait_until(lambda: "on 1×" in constraints.inner_text(), lambda: f"its stages, not {constraints.inner_text()}")
+    lab.wait_until(
+        lambda: "on 1×" in constraints.inner_text(),
+        lambda: f"its stages, not {constraints.inner_text()!r}, in {explorer.inner_text()[:1000]!r}",
+    )
 
 
 _PRESS_BEFORE_PLOTLY_LOOKS = """async (plot) => {
