@@ -51,7 +51,7 @@ def test_what_does_not_fit_says_which_stage_and_what_takes_the_bytes() -> None:
 
 @pytest.mark.sweep(kept=0)
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the best layout is priced at 71.0 %: benchmarks/strangers.py 17")
+@pytest.mark.xfail(strict=True, reason="the best layout is priced above 70 %: benchmarks/strangers.py 17")
 def test_a_model_that_people_train_reaches_what_they_measure() -> None:
     """Llama-2-7B on eight A100: 54 to 67 % of the peak in public reports of Megatron and FSDP."""
     assert 0.45 <= ax.layouts("llama-2-7b", "1x8:a100", global_batch=64).best.mfu <= 0.70
