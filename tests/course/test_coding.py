@@ -96,3 +96,26 @@ def test_devices_in_lockstep_get_what_their_collectives_give() -> None:
         run_devices(unequal, [()] * 2)
     with pytest.raises(Wrong, match="no yield"):
         run_devices(lambda rank, ranks: None, [()] * 2)
+
+
+def test_a_design_is_graded_by_its_regret_on_runs_that_were_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    one = tasks()["rule-of-thumb"]
+    assert solution_fault(one.right, one) == ""
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 20
+    assert lines[-1].startswith("mean regret ")
+    assert any("; the best: TP" in line for line in lines), "the card says what would have been better"
+    seen = "def choose(model, layouts):\n    raise ValueError(sorted({*model, *(k for l in layouts for k in l)}))"
+    told = solution_fault(seen, one)
+    assert "'devices'" in told
+    assert "seconds" not in told, "no time is given away"
+    for found in ("None", "-1", "len(layouts)", "'0'"):
+        assert "choose by a number" in solution_fault(f"def choose(model, layouts):\n    return {found}", one)
+
+
+def test_a_design_measures_three_layouts_and_no_more() -> None:
+    one = tasks()["three-measurements"]
+    all_of_them = "def choose(predicted, measure):\n    return min(range(len(predicted)), key=measure)"
+    assert "more than 3 layouts" in solution_fault(all_of_them, one)
+    again = "def choose(predicted, measure):\n    [measure(0) for _ in range(9)]\n    return 0"
+    assert "mean regret" in solution_fault(again, one), "a layout that was measured may be asked for again"

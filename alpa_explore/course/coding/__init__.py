@@ -2,6 +2,7 @@
 
 task     a task, read from `tasks/NAME.toml`: statement, code to begin with, a right and three wrong solutions
 checks   what a right function does, for each task; the first difference is said
+designs  open tasks: choices of layouts, graded by their regret on measured runs
 lockstep    devices that run a function together, and the collectives that they ask for
 sandbox  a process that runs one solution, with a time limit, and says what its check found
 

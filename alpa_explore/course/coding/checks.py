@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from alpa_explore.course.coding.designs import layout_that_runs, rule_of_thumb, three_measurements
 from alpa_explore.course.coding.lockstep import Wrong, run_devices
 from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
@@ -342,5 +343,8 @@ CHECKS: Mapping[str, Callable[[Solution], None]] = {
     "vocabulary-loss": vocabulary_loss,
     "buckets": buckets,
     "layout": layout,
+    "rule-of-thumb": rule_of_thumb,
+    "layout-that-runs": layout_that_runs,
+    "three-measurements": three_measurements,
 }
 """Task -> its check."""
