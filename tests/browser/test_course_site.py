@@ -169,6 +169,41 @@ def test_a_page_works_where_storage_is_blocked(browser: Browser, site: Path) -> 
         guard.check()
 
 
+def test_the_text_is_readable_without_javascript(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "03_example.html").as_uri())
+    for heading in ("03 · Example", "Question: a ring", "Explanation", "What we left out"):
+        assert page.get_by_role("heading", name=heading).is_visible()
+    assert page.locator("math").first.is_visible()
+    # Where a test takes scripts away, Chromium still hides what is for browsers without them.
+    assert "need JavaScript" in str(page.locator("noscript").text_content())
+    assert page.get_by_text("How long does it take?").first.is_visible()
+    page.get_by_role("link", name="04 · An explorer").first.click()
+    assert page.get_by_role("heading", name="04 · An explorer").is_visible()
+    assert page.locator(".plan table").first.is_visible(), "a plan is text, too"
+    context.close()
+
+
+def test_a_page_is_used_by_keyboard_alone_and_shows_where_the_focus_is(page: GuardedPage) -> None:
+    tab = page.page
+    seen = []
+    outlined = "e => [getComputedStyle(e).outlineStyle, e.tagName, e.textContent.trim() || e.type]"
+    for _ in range(200):
+        tab.keyboard.press("Tab")
+        focus = tab.evaluate_handle("document.activeElement").as_element()
+        assert focus is not None
+        style, tag, text = focus.evaluate(outlined)
+        if tag == "BODY":
+            break
+        assert style != "none", f"{tag} {text} has no ring"
+        seen.append((tag, text))
+    names = [text for _, text in seen]
+    for needed in ("Theme", "Hint", "Check"):
+        assert any(needed in text for text in names), (needed, names)
+    assert sum(tag == "INPUT" for tag, _ in seen) >= 3, "search, guess and answer"
+
+
 def typed_answers(exercise: Exercise[Any]) -> list[str]:
     """What people may type: the truth and mistakes in several forms, and what is no answer."""
     kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)

@@ -7,7 +7,7 @@ import pytest
 from alpa_explore.course.ask import solution_text
 from alpa_explore.course.cards import text_html
 from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
-from alpa_explore.course.kinds import Choice, Number, Refusal
+from alpa_explore.course.kinds import SCALES, Choice, Number, Refusal
 from alpa_explore.course.registry import EXERCISES
 
 STUDENTS = ("everybody", "s1", "s2")
@@ -64,6 +64,40 @@ def _forms(kind, truth) -> list[str]:
         return [str(truth), ", ".join(map(str, truth)), " and ".join(map(str, truth))]
     shown = re.split(r"[()]", kind.show(truth))
     return [*filter(None, map(str.strip, shown)), *(f"{truth:{form}}" for form in (",", ",.0f", ".3g", ".4g"))]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
+def test_a_right_answer_is_never_marked_wrong_for_its_form(exercise) -> None:
+    for student in STUDENTS:
+        kind, truth = exercise.kind(numbers_of(exercise, student)), truth_of(exercise, student)
+        for text in _understood(kind, truth):
+            assert grade(exercise, student, text).state == "right", (text, truth)
+        for text in _refused(kind, truth):
+            verdict = grade(exercise, student, text)
+            assert verdict.state == "hint", (text, truth)
+            assert verdict.text, "it says which form is read"
+
+
+def _understood(kind, truth) -> list[str]:
+    if isinstance(kind, Number):
+        plain = [f"{truth / scale:.12g}" + end for end, scale in SCALES[kind.unit].items()]
+        apart = [f"  {truth / scale:.12g} {end} " for end, scale in SCALES[kind.unit].items()]
+        comma = [f"{truth:.12e}".replace(".", ","), f"{truth:+.12e}", f"{truth:.9E}"]
+        return [*plain, *apart, *comma]
+    if isinstance(kind, Choice):
+        letter = "abcdefghijkl"[kind.options.index(truth)]
+        return [letter, letter.upper(), f"{letter})", f" {letter}. ", truth, truth.upper(), f"{truth} "]
+    joined = [sign.join(map(str, truth)) for sign in (" ", ",", ", ", ";", "\t", "  ")]
+    return [*joined, *(f"[{one}]" for one in joined), *(f"( {one} )" for one in joined), f"{list(truth)}"]
+
+
+def _refused(kind, truth) -> list[str]:
+    if isinstance(kind, Number):
+        one = f"{truth:.6g}"
+        return ["", "?", "about " + one, f"{one} {one}", f"{one} parsecs", f"[{one}]", f"{one}^2", f"{one}/1", "1e999"]
+    if isinstance(kind, Choice):
+        return ["", "?", "z", "a or b", "1"]
+    return ["", "[]", "none", "all", " and ".join([*map(str, truth), "1"]), "1-2"]
 
 
 @pytest.mark.slow

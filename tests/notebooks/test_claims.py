@@ -23,6 +23,7 @@ from alpa_explore.accuracy.record import stored_record
 from alpa_explore.accuracy.tuning import LEAST_RUNS
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.course.lessons.notebook import course_folder, read_lessons
+from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.models.catalog import entry
@@ -78,14 +79,14 @@ def chain() -> tuple[float, tuple[int, ...]]:
 
 def ring_length(key_width: int) -> float:
     """Positions from which on the ring of lesson 10 is hidden: 7/8 · 2 S² h / 8 / F = 7/8 · 2 · 2 · S · keys / W."""
-    return (7 / 8 * 2 * 2 * key_width / 50e9) / (7 / 8 * 2 * WIDTH / 8 / 500e12)
+    return (7 / 8 * 2 * 2 * key_width / 50e9) / (7 / 8 * 2 * WIDTH / 8 / 300e12)
 
 
 def sums_over_products(model: str, bandwidth: float) -> float:
     own = entry(model).config
     keys = own.key_heads * own.hidden // own.heads
     block = 2 * own.hidden**2 + 2 * own.hidden * keys + 3 * own.hidden * own.ffn
-    return 16 * own.hidden * 8 * 650e12 / (6 * block * bandwidth)
+    return 16 * own.hidden * 8 * 750e12 / (6 * block * bandwidth)
 
 
 @cache
@@ -217,7 +218,7 @@ CLAIMS: tuple[Claim, ...] = (
     (
         "10",
         "these are {:.1f} TFLOP, which take {:.0f} ms",
-        lambda: [(work := 2 * 131072**2 * WIDTH / 8) / 1e12, work / 500e12 * 1e3],
+        lambda: [(work := 2 * 131072**2 * WIDTH / 8) / 1e12, work / 300e12 * 1e3],
     ),
     ("10", "gives S = {:,.0f}", lambda: [round(ring_length(KEYS), -3)]),
     ("10", "and the length would be {:,.0f}", lambda: [round(ring_length(WIDTH), -3)]),
@@ -250,9 +251,18 @@ CLAIMS: tuple[Claim, ...] = (
         lambda: [("zero", "one", "two", "three", "four", "five")[LEAST_RUNS]],
     ),
     ("13", "differs: by {:.0f} % in the median in one of the sources", lambda: [100 * median(repeated())]),
-    ("15", "{:.2f}. Sums take two thirds", lambda: [sums_over_products("llama-3-8b", H100.inside_node.bandwidth)]),
+    ("15", "{:.2f}. Sums take three quarters", lambda: [sums_over_products("llama-3-8b", H100.inside_node.bandwidth)]),
     ("15", "{:.2f}. Twice the width", lambda: [sums_over_products("llama-3-70b", H100.inside_node.bandwidth)]),
-    ("15", "{:.1f}. Five times as long", lambda: [sums_over_products("llama-3-8b", CARD)]),
+    (
+        "15",
+        "The figure has {:.2f} ms over {:.2f} ms, {:.2f}",
+        lambda: [
+            1e3 * (t := block_times(8, SUMS[0], TOKENS)).sums_seconds,
+            1e3 * t.products_seconds,
+            t.sums_seconds / t.products_seconds,
+        ],
+    ),
+    ("15", "{:.1f}. Six times as long", lambda: [sums_over_products("llama-3-8b", CARD)]),
     (
         "15",
         "with p = 8 a device has {} heads of queries and {} of keys",

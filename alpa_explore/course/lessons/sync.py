@@ -1,10 +1,8 @@
-"""Bring what follows from the lessons up to date: nbgrader's metadata of exercise cells, tables of index and guide.
+"""Bring what follows from the lessons up to date: nbgrader's metadata of graded cells, tables of index and guide.
 
-- A cell that asks an exercise is the student's: not locked, so that it may be edited, and no `solution`, as nbgrader
-  empties such cells when it makes the version for students.
-- The table of weeks in the lecturer's guide.
-- The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it
-  in the session in which the answers were given.
+The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it in
+the session in which the answers were given. All other cells are the student's and have no metadata: nbgrader empties
+cells marked as solutions when it makes the version for students, and warns of cells that are marked as nothing.
 """
 
 from __future__ import annotations
@@ -84,22 +82,15 @@ def lessons_table(lessons: Sequence[Lesson]) -> str:
 
 def nbgrader_metadata(cell: Cell) -> Mapping[str, Any] | None:
     """The metadata that a cell should have under 'nbgrader'; None for none."""
-    if cell.points:
-        return _metadata(f"points-{cell.points}", graded=True) | {
-            "points": sum(exercise.points for exercise in exercises_of(cell.points))
-        }
-    if cell.exercise:
-        return _metadata(f"exercise-{cell.exercise.replace('.', '-')}", graded=False)
-    return None
-
-
-def _metadata(grade_id: str, *, graded: bool) -> dict[str, Any]:
+    if not cell.points:
+        return None
     return {
         "schema_version": _VERSION,
-        "grade_id": grade_id,
-        "grade": graded,
+        "grade_id": f"points-{cell.points}",
+        "grade": True,
         "solution": False,
-        "locked": graded,
+        "locked": True,
         "task": False,
         "cell_type": "code",
+        "points": sum(exercise.points for exercise in exercises_of(cell.points)),
     }
