@@ -60,7 +60,7 @@ class Card:
         return (
             f'<div class="alpa-card alpa-{self.look}"{data} style="border:1px solid {colour};border-left-width:5px;'
             'border-radius:4px;padding:.5em 1em;margin:.3em 0;max-width:52em;line-height:1.5">'
-            f'<div style="font-weight:600"><span style="color:{colour}" aria-hidden="true">{_SIGNS[self.look]}</span> '
+            f'<div style="font-weight:600"><span aria-hidden="true">{_SIGNS[self.look]}</span> '
             f"{escape(self.title)}</div>{text_html(self.text)}{folds}</div>"
         )
 

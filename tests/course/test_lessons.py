@@ -58,6 +58,7 @@ def test_two_sections_may_begin_in_one_cell(tmp_path: Path) -> None:
         ("$", "", "has no formula"),
         ("How long does it take?", "Long.", "asks nothing"),
         ("my_guess = ...", None, "has no code"),
+        ("reveal(my_guess", "\nassert 4 == 4\nreveal(my_guess", "asserts what the reader is to guess"),
     ],
 )
 def test_what_is_missing_is_said(old: str, new: str | None, expected: str, tmp_path: Path) -> None:
