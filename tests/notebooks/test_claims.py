@@ -24,6 +24,7 @@ from alpa_explore.accuracy.tuning import LEAST_RUNS
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.course.lessons.notebook import course_folder, read_lessons
 from alpa_explore.figures.course.training.block import SUMS, block_times
+from alpa_explore.figures.course.training.experts import routed_tokens
 from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.models.catalog import entry
@@ -52,6 +53,12 @@ DISPATCH = 2 * 4096 * OSS.experts.chosen * OSS.hidden * 7 / 8
 
 def ring(size: float, p: int, latency: float = A100.latency_seconds) -> float:
     return collective_seconds(StepKind.ALL_REDUCE, size, p, A100.bandwidth, latency)
+
+
+def attention_share(tokens: int) -> float:
+    """Of the FLOPs of a step, forward and backward."""
+    attention = 7 * tokens**2 * WIDTH * BLOCKS
+    return attention / (attention + 6 * (P - LLAMA.config.vocabulary * WIDTH) * tokens)
 
 
 def largest(devices: int, stage: int) -> float:
@@ -84,7 +91,7 @@ def ring_length(key_width: int) -> float:
 
 def sums_over_products(model: str, bandwidth: float) -> float:
     own = entry(model).config
-    keys = own.key_heads * own.hidden // own.heads
+    keys = own.kv_heads * own.hidden // own.heads
     block = 2 * own.hidden**2 + 2 * own.hidden * keys + 3 * own.hidden * own.ffn
     return 16 * own.hidden * 8 * 750e12 / (6 * block * bandwidth)
 
@@ -128,6 +135,12 @@ CLAIMS: tuple[Claim, ...] = (
         "01",
         "A block needs {:.1f} TFLOP for a sample, and 32 blocks {:.0f} TFLOP.",
         lambda: [one := (6 * BLOCK * TOKENS + 7 * TOKENS**2 * WIDTH) / 1e12, BLOCKS * one],
+    ),
+    ("01", "8.03 billion parameters are {:.1f} TFLOP", lambda: [13 * P / 1e12]),
+    (
+        "01",
+        "attention has {:.0f} % of the work; at 131,072 tokens it has {:.0f} %",
+        lambda: [100 * attention_share(TOKENS), 100 * attention_share(131072)],
     ),
     (
         "02",
@@ -222,6 +235,15 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     ("10", "gives S = {:,.0f}", lambda: [round(ring_length(KEYS), -3)]),
     ("10", "and the length would be {:,.0f}", lambda: [round(ring_length(WIDTH), -3)]),
+    (
+        "11",
+        "the first device computes {:,} of {:,} rows where the mean is {:,.0f}",
+        lambda: [
+            (rows := routed_tokens(4, 16, 2, 0.5).sum(axis=0).reshape(4, 4).sum(axis=1))[0],
+            sum(rows),
+            rows.mean(),
+        ],
+    ),
     ("11", "· 7/8 = {:.1f} MB from each device", lambda: [DISPATCH / 1e6]),
     (
         "11",
@@ -316,6 +338,26 @@ def test_a_sentence_says_what_its_source_computes(
 def test_sixty_sentences_are_computed_again() -> None:
     assert len(CLAIMS) >= 60
     assert {lesson for lesson, _, _ in CLAIMS} >= {f"{n:02}" for n in range(14)} | {"15", "16", "17"}
+
+
+def test_the_sizes_of_models_are_those_of_their_published_configs() -> None:
+    """config.json of mistralai/Mixtral-8x7B-v0.1 and openai/gpt-oss-20b, as copies on huggingface.co have them."""
+    published = {
+        "mixtral-8x7b": (32, 4096, 32, 8, 14336, 8, 2, 32_000),
+        "gpt-oss-20b": (24, 2880, 64, 8, 2880, 32, 4, 201_088),
+    }
+    for name, expected in published.items():
+        own = entry(name).config
+        sizes = (
+            own.layers,
+            own.hidden,
+            own.heads,
+            own.kv_heads,
+            own.experts.ffn,
+            own.experts.count,
+            own.experts.chosen,
+        )
+        assert (*sizes, own.vocabulary) == expected, name
 
 
 def test_common_operators_are_divided_along_the_dims_that_lesson_14_names() -> None:
