@@ -27,8 +27,11 @@ from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.course.training.experts import routed_tokens
 from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
+from alpa_explore.graph import Tensor, TensorKind
 from alpa_explore.models.catalog import entry
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.rules.factors import from_factors
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 
 GIB = 2**30
 LLAMA = entry("llama-3-8b")
@@ -358,6 +361,26 @@ def test_the_sizes_of_models_are_those_of_their_published_configs() -> None:
             own.experts.chosen,
         )
         assert (*sizes, own.vocabulary) == expected, name
+
+
+def test_the_rules_that_lesson_14_reads_have_the_factors_that_it_names() -> None:
+    def tensor(*shape: int) -> Tensor:
+        return Tensor(index=0, name="t", shape=shape, dtype="float32", kind=TensorKind.VALUE, producer=None)
+
+    m, n, k = 4, 8, 6
+    rules = {
+        "mk,kn->mn": ([tensor(m, k), tensor(k, n)], tensor(m, n), {"m": False, "k": True, "n": False}),
+        "mn,n->mn": ([tensor(m, n), tensor(n)], tensor(m, n), {"m": False, "n": False}),
+        "mn->n": ([tensor(m, n)], tensor(n), {"m": True, "n": False}),
+        "mn->nm": ([tensor(m, n)], tensor(n, m), {"m": False, "n": False}),
+        "bs.->bs.": ([tensor(2, m, n)], tensor(2, m, n), {"b": False, "s": False}),
+    }
+    for rule, (inputs, output, pending) in rules.items():
+        assert f"`{rule}`" in prose()["14"]
+        splits = from_factors(rule, inputs, [output])
+        assert {split.factor: split.outputs == (PARTIAL,) for split in splits} == pending, rule
+    rows, _ = from_factors("mn,n->mn", rules["mn,n->mn"][0], [tensor(m, n)])
+    assert rows.inputs[1] == REPLICATE, "the bias stays whole"
 
 
 def test_common_operators_are_divided_along_the_dims_that_lesson_14_names() -> None:
