@@ -55,9 +55,11 @@ def _section_faults(lesson: Lesson) -> list[str]:
         found.append(f"it has {len(lesson.exercises)} exercises, and should have {LEAST_EXERCISES} at least")
     if [cell.points for cell in lesson.cells if cell.points] != [lesson.number]:
         found.append(f'no cell, or more than one, shows points("{lesson.number}")')
-    for cell in lesson.cells:
-        if cell.kind == "code" and "reveal(" in cell.source and "\nassert" in cell.source:
-            found.append(f"the cell of {cell.source.splitlines()[-1]!r} asserts what the reader is to guess")
+    found += [
+        f"the cell of {cell.source.splitlines()[-1]!r} asserts what the reader is to guess"
+        for cell in lesson.cells
+        if cell.kind == "code" and "reveal(" in cell.source and "\nassert" in cell.source
+    ]
     order = ""
     for heading, cells in sections(lesson):
         if not heading:
