@@ -104,7 +104,7 @@ def scatter_figure(
     figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
     figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)
     sentence = scatter_sentence(layouts, plan, measured)
-    return figure.figure(sentence, height=250, around={"l": 64, "b": 48})
+    return figure.figure(sentence, height=215, around={"l": 64, "b": 48})
 
 
 def scatter_sentence(

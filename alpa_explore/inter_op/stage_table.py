@@ -177,11 +177,7 @@ def stage_table(
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [held_at(costs, terms, s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
-    if options.communication:
-        for first, last in _ranges(layers):
-            for shape in range(len(costs.submeshes)):
-                if np.isfinite(table[first, last + 1, shape]).any():
-                    table[first, last + 1, shape] += receive_seconds(costs, cluster, options, (first, last, shape))
+    table += receive_seconds(costs, cluster, options)[..., None]
     for first, last in _ranges(layers):
         if last - first + 1 < terms.least_layers(depth) or not possible:
             table[first, last + 1] = np.inf
@@ -204,23 +200,28 @@ def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) 
     return once
 
 
-def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions, key: RangeKey) -> float:
-    """Seconds that a stage waits in each microbatch for inputs from other stages; 0 where that is not counted, or not
-    recorded, as in an early plan file: `plans.iteration_time` has them all the same."""
-    first, last, shape = key
-    if not options.communication or (first, last) not in costs.received_bytes:
-        return 0.0
-    received = costs.received_bytes[first, last]
-    directions = (first > 0) + (last < costs.num_layers - 1)
-    if not directions:
-        return 0.0
-    devices = costs.submeshes[shape].devices
+def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) -> Floats:
+    """Seconds [L, L + 1, submeshes] that layers k..i-1 as a stage wait in each microbatch for inputs from other stages.
+
+    0 where that is not counted, or not recorded, as in an early plan file: `plans.iteration_time` has them all the
+    same.
+    """
+    layers, devices = costs.num_layers, np.array([submesh.devices for submesh in costs.submeshes])
+    seconds = np.zeros((layers, layers + 1, len(devices)))
+    if not options.communication or not costs.received_bytes:
+        return seconds
+    first, last = np.array(list(costs.received_bytes)).T
+    received = np.array(list(costs.received_bytes.values()))
+    directions = (first > 0) + (last < layers - 1).astype(np.int64)
     one = send_seconds(cluster, 0.0, crosses_nodes=cluster.nodes > 1)
-    moved = send_seconds(cluster, received / devices, crosses_nodes=cluster.nodes > 1) - one
+    moved = send_seconds(cluster, received[:, None] / devices, crosses_nodes=cluster.nodes > 1) - one
     turns = options.terms(1).turns
     # Real software waits for what it sends, too.
     waits = 1.0 if cluster.software.ideal_sends else 2.0 * waited_share(cluster.software, turns)
-    return turns * (directions * one + moved) * waits
+    seconds[first, last + 1] = np.where(
+        directions[:, None] > 0, turns * (directions[:, None] * one + moved) * waits, 0.0
+    )
+    return seconds
 
 
 def held_at(costs: StageCosts, terms: ScheduleTerms, place: int, depth: int) -> float:

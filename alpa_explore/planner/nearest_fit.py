@@ -14,6 +14,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import AUTO, CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate
+from alpa_explore.intra_op.stage.recomputation import FULL, LAYERS
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
@@ -22,11 +23,16 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 
 def nothing_fits(
-    costs: StageCosts, query: PipelineQuery, *, spec_constraints: Sequence[SpecConstraint] = (), samples: int
+    costs: StageCosts,
+    query: PipelineQuery,
+    *,
+    spec_constraints: Sequence[SpecConstraint] = (),
+    rematerialization: bool | str | None = None,
+    samples: int,
 ) -> InfeasiblePlanError:
     """The error to raise, with the stage that overflows least, its bytes over the limit, and what would fit.
 
-    `samples` are those of a microbatch.
+    `samples` are those of a microbatch, `rematerialization` what was asked for.
     """
     cluster = query.cluster
     free = replace(
@@ -63,8 +69,8 @@ def nothing_fits(
         advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node}:{enough}"]
     else:
         advice = [f"No device of the presets has the {units.bytes_(needed.peak_bytes)} that each of so few must hold"]
-    if not costs.recomputes:
-        advice.append("recomputing every block (rematerialization=True) holds fewer activations")
+    if rematerialization != AUTO and not any(version.name in (FULL, LAYERS) for version in costs.versions):
+        advice.append("recomputing every block (rematerialization='full', --remat full) holds fewer activations")
     if query.options.schedule not in (AUTO, "1f1b"):
         advice.append("the schedule 1f1b holds fewer microbatches")
     fewer = _largest_b_that_fits(costs, free)
@@ -146,8 +152,7 @@ def _needed(costs: StageCosts, query: PipelineQuery) -> _Needed | None:
             kind = f" {kinds[costs.submeshes[shape].kind].device.name}" if len(kinds) > 1 else ""
             where = (
                 f"stage {index} of {depth} ({layers_phrase((first, end - 1))} on {costs.submeshes[shape]}{kind}) needs "
-                f"{units.bytes_(peak)} on each device of {units.bytes_(memory)}, "
-                f"{units.bytes_(over)} ({round(over):,} bytes) over"
+                f"{units.bytes_(peak)} on each device of {units.bytes_(memory)}, {units.bytes_(over)} over"
             )
             worst = _Needed(peak_bytes=peak, over_bytes=over, where=where)
     return worst

@@ -60,8 +60,13 @@ def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool | None
     profile = _searched(ready, resources.solving(request.solver), partial(profile_stages, every_b=every_b))
     plan = _chosen(ready, profile, resources)
     if plan is None:
-        constraints, samples = request.spec_constraints, ready.graph.samples
-        raise nothing_fits(profile.costs, query, spec_constraints=constraints, samples=samples)
+        raise nothing_fits(
+            profile.costs,
+            query,
+            spec_constraints=request.spec_constraints,
+            rematerialization=request.rematerialization,
+            samples=ready.graph.samples,
+        )
     return plan
 
 

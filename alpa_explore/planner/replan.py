@@ -107,7 +107,13 @@ def replan(
             return _with_other_layers(plan, replace(options, num_microbatches=b), asked, running)
         if plan.costs.screened and not known_alone and _wants_screened(plan.costs, query):
             return _from_the_graph(plan, replace(options, num_microbatches=b), asked, running)
-        raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
+        raise nothing_fits(
+            plan.costs,
+            query,
+            spec_constraints=options.spec_constraints,
+            rematerialization=options.rematerialization,
+            samples=plan.model.samples,
+        )
     warnings = tuple(warning for warning in plan.warnings if warning != _WANTED)
     schedule, best = first
     options = replace(options, num_microbatches=b, pipeline=schedule)

@@ -43,7 +43,8 @@ def planned_stage(
     submesh, mesh, layers = costs.submeshes[shape], candidate.logical_mesh, (first, last)
     # What the software adds to a microbatch is part of each candidate, and paid once a submesh.
     fixed = plan.cluster.kinds[submesh.kind].device.software.microbatch_seconds * mesh.stragglers * (1 - 1 / turns)
-    receive = receive_seconds(costs, plan.cluster, options, key) / turns  # it counts what all turns receive
+    # It counts what all turns receive.
+    receive = float(receive_seconds(costs, plan.cluster, options)[first, last + 1, shape]) / turns
     version = costs.versions[candidate.version]
     operators: Sequence[PlanOperator]
     tensors: Sequence[PlanTensor]

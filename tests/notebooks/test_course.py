@@ -12,8 +12,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from alpa_explore_widgets.overview.cards import plan_svg
 from nbclient import NotebookClient
 
+import alpa_explore as ax
 from alpa_explore.course.lessons.notebook import Lesson, course_folder, read_lesson, read_lessons
 from alpa_explore.course.lessons.sync import lessons_table, out_of_date
 from alpa_explore.course.registry import EXERCISES
@@ -42,6 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, str(folder / name.lower()))
         with forked_kernels(folder, ROOT):
             yield folder
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_tour_is_that_of_the_plan_of_its_first_cell() -> None:
+    cell = next(cell for cell in nbformat.read(NOTEBOOKS[0], as_version=4).cells if cell.cell_type == "code")
+    (call,) = re.findall(r"explore\((.*)\)", cell.source)
+    options = eval(f"dict(model={call})")
+    plan = ax.plan(**{name: value for name, value in options.items() if name != "b_keeps"})
+    assert (course_folder() / "images/tour.svg").read_text() == plan_svg(plan), "make screenshots"
 
 
 @pytest.mark.slow

@@ -306,9 +306,17 @@ def test_when_nothing_fits_the_error_names_the_stage_the_bytes_and_a_change_that
         tiny_plan(cluster=tiny_cluster(memory_bytes=200_000))
     error = caught.value
     assert error.exit_code == 1
-    assert re.search(r"stage \d of \d .*layers \d–\d.* over", error.found)
-    over = int(re.search(r"\(([\d,]+) bytes\) over", error.found)[1].replace(",", ""))
+    assert re.search(r"stage \d of \d .*layers \d–\d.* on each device of 195.3 KiB, [\d.]+ MiB over$", error.found)
+    over = math.ceil(error.over_bytes)
     assert tiny_plan(cluster=tiny_cluster(memory_bytes=200_000 + over)).stages, "the named change does not fit"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "advised"), [("auto", False), ("full", False), (True, False), ("norms", True)])
+def test_recomputation_that_was_tried_is_not_advised(asked, advised):
+    with pytest.raises(InfeasiblePlanError) as caught:
+        tiny_plan(cluster=tiny_cluster(memory_bytes=100_000), rematerialization=asked)
+    assert ("recomput" in caught.value.remedy) is advised
 
 
 def test_one_device_alone_works():

@@ -27,7 +27,7 @@ from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS, LessonPanel
 from alpa_explore_widgets.panels.controls import BATCH, MICROBATCH, ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.messages import MessagesPanel
-from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
+from alpa_explore_widgets.panels.plan_button import PlanButtonPanel, progress_words
 from alpa_explore_widgets.panels.selected import SelectedPanel
 from alpa_explore_widgets.panels.setting_controls import B_STOPS, drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
@@ -183,7 +183,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.spec_constraints.show(state)
         self.plan_button.show(state)
         self.messages.show(state)
-        self.verdict.show(state)
+        self.verdict.show(state, with_best=panel.title != "Layouts")
         failed = state.fault is not None and state.plan is not None and state.out_of_date
         set_class(self._main, "alpa-stale", on=failed)
         self.selected.show(state)
@@ -392,7 +392,9 @@ def _waiting_text(state: State) -> str:
     """Why a figure is not there yet."""
     if state.plan is not None:
         return "Drawing the figure…"
-    return "The figure appears with the first plan." if state.planning else "No figure: there is no plan yet."
+    if state.planning:
+        return f"{progress_words(state)} · the figure appears with the first plan"
+    return "No figure: there is no plan yet."
 
 
 def explore(

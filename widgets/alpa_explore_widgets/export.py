@@ -12,6 +12,7 @@ from IPython.display import display, update_display
 
 from alpa_explore import units
 from alpa_explore.errors import PlanFileError
+from alpa_explore.models.catalog import entry
 from alpa_explore.plans.export.exported import Exported
 from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
 from alpa_explore.plans.plan import Plan, load_plan
@@ -143,7 +144,11 @@ def plan_code(
             f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{precision})  # {s.model!r}",
         ]
     pipeline = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
-    options = _options(s, [f"pipeline=ax.PipelineOptions({pipeline})"] if pipeline else [], fixed=user_model)
+    more = [f"pipeline=ax.PipelineOptions({pipeline})"] if pipeline else []
+    batch = s.microbatch * s.num_microbatches
+    if not user_model and batch != entry(reference or s.model, s.sequence).global_batch:  # B kept the microbatch
+        more.insert(0, f"global_batch={batch}")
+    options = _options(s, more, fixed=user_model)
     lines.append(f"plan = ax.plan({model}, cluster, {options})")
     if timed:
         where = f'scheduler="{scheduler}"' if scheduler else ""

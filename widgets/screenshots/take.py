@@ -1,11 +1,14 @@
 """Screenshots of the explorer.
 
-    make screenshots                                                         the README's picture, nothing else
+    make screenshots                                                         the pictures of the README and the tour
     python widgets/screenshots/take.py --out FOLDER                          every tab, light and dark, 1400 × 900
     python widgets/screenshots/take.py --plan A --plan B --out FOLDER --width 1400 --width 900
                                                                              the same for plan files at two widths
     python widgets/screenshots/take.py --plan A --out FOLDER --tab Why --theme Dark --height 2000
-    python widgets/screenshots/take.py --runs FOLDER                         the Run tab during and after a small run
+    python widgets/screenshots/take.py --plan A --frames FOLDER              the explorer at each step of B, numbered
+
+The README's animation is made of these: img2webp -loop 0 -d 900 -lossy -q 60 FOLDER/*.png -o notebooks/images/b.webp
+(Debian's package webp; Pillow does it, too).
 
 `--out` is a folder, for every tab (or those of `--tab`) in every theme and width, or one file `*.png` for one picture.
 A picture is called PLAN/TAB_THEME_WIDTH.png. It is JupyterLab's default window, with the file browser open, as a new
@@ -22,23 +25,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from alpa_explore_widgets.overview.cards import plan_svg
 from playwright.sync_api import Page, TimeoutError
 
+import alpa_explore as ax
 from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
-from tests.browser.harness.explorer import show_tab, tab_titles, type_number
+from tests.browser.harness.explorer import show_tab, slider, tab_titles
 from tests.browser.harness.page import LabPage
 
 SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
+TOUR_PICTURE = PICTURE.with_name("tour.svg")
+TOUR = {"cluster": "2x2:v100", "num_microbatches": 64, "num_layers": 4}
+"""The plan of the tour, of gpt-350m."""
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
-RUN_CELL = """import alpa_explore as ax
-
-explore(ax.baseline("gpt-tiny", "1x4:cpu", "megatron", tp=2, dp=1, pp=2, num_microbatches=4, num_layers=4, delta=1.0))
-"""
 THEMES = "Light", "Dark"
 PLAN_SECONDS = 1800.0
-RUN_SECONDS = 120.0
+FRAMES = 11
+"""Steps of B in one direction."""
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 
 # Drawn, and in the theme of the page: a dark figure has a ground of less than half the brightness.
@@ -70,22 +75,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--height", type=int, default=SIZE[1], help="of the window, in pixels")
     parser.add_argument("--patience", type=float, default=PLAN_SECONDS, help="seconds that a tab may compute")
     parser.add_argument("--out", type=Path, default=PICTURE, help="a folder, or a file *.png")
-    parser.add_argument("--runs", type=Path, metavar="FOLDER", help="the Run tab with a small run, instead")
+    parser.add_argument("--frames", type=Path, metavar="FOLDER", help="the plan at each step of B, instead")
     options = parser.parse_args(arguments)
     widths = options.width or [SIZE[0]]
     os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server runs with an empty home folder
     with page_alone(widths[0], options.height) as lab:
-        if options.runs is not None:
-            run_pictures(lab, options.runs)
-            lab.shut_down()
-        for name, cell in {} if options.runs is not None else _cells(options.plan, options.cell):
+        for name, cell in _cells(options.plan, options.cell):
             _open(lab, f"{name}.ipynb", cell)
+            if options.frames is not None:
+                _steps_of_b(lab, options.frames)
+                continue
             if options.out.suffix == ".png":
                 _shoot(lab, (options.tab or ["Overview"])[0], options.out, options.patience)
             else:
                 _shoot_all(lab, options, options.out / name, widths)
             lab.shut_down()
         lab.guard.check()
+    if options.out == PICTURE and options.frames is None:
+        TOUR_PICTURE.write_text(plan_svg(ax.plan("gpt-350m", **TOUR)))
     return 0
 
 
@@ -109,33 +116,21 @@ def _shoot_all(lab: LabPage, options: argparse.Namespace, folder: Path, widths: 
                 patience = 1.0  # a tab that still computes has been waited for
 
 
-def run_pictures(lab: LabPage, folder: Path) -> None:
-    """The Run tab with a running run, a finished one, and a stopped one of another plan than that on screen."""
-    _open(lab, "run.ipynb", RUN_CELL)
-    page = lab.page
-    show_tab(page.locator(".alpa-explorer"), "Run")
-    status = page.locator(".alpa-run-status")
-
-    def both(name: str) -> None:
-        for theme in THEMES:
-            page.evaluate(_THEME, f"JupyterLab {theme}")
-            _shoot(lab, "Run", folder / f"run_{name}_{theme}.png".lower())
-
-    def start(steps: int) -> None:
-        type_number(page.locator(".alpa-explorer"), "Steps", str(steps))
-        page.get_by_role("button", name=f"Start {steps} steps", exact=True).click()
-
-    start(8)
-    status.get_by_text("Done").wait_for(timeout=1000 * RUN_SECONDS)
-    both("done")
-    start(40)
-    status.get_by_text(re.compile(r"\b([6-9]|[1-3]\d) of 40 steps")).wait_for(timeout=1000 * RUN_SECONDS)
-    both("running")
-    page.get_by_role("slider", name="B, microbatches").press("ArrowRight")
-    page.get_by_role("button", name="Stop").click()
-    status.get_by_text("another plan").wait_for()
-    status.get_by_text("Stopped").wait_for(timeout=1000 * RUN_SECONDS)
-    both("stopped")
+def _steps_of_b(lab: LabPage, folder: Path) -> None:
+    """From the least B `FRAMES` steps up and back, by the arrow keys of its slider."""
+    folder.mkdir(parents=True, exist_ok=True)
+    explorer = lab.page.locator(".alpa-explorer")
+    explorer.evaluate("(e) => e.closest('.jp-Cell-outputWrapper').scrollIntoView({ block: 'start' })")
+    handle = slider(explorer, "B, microbatches")
+    handle.press("Home")
+    for number, key in enumerate((*["ArrowRight"] * FRAMES, *["ArrowLeft"] * FRAMES)):
+        lab.rest()
+        place, end = explorer.bounding_box(), explorer.locator(".alpa-strip").bounding_box()
+        assert place is not None
+        assert end is not None
+        clip = {"x": place["x"], "y": place["y"], "width": place["width"], "height": end["y"] - place["y"]}
+        lab.page.screenshot(path=folder / f"{number:02}.png", clip=clip)
+        handle.press(key)
 
 
 def _open(lab: LabPage, name: str, cell: str) -> None:

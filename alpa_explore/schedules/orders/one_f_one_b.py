@@ -62,20 +62,19 @@ def interleaved_one_f_one_b(num_submeshes: int, num_microbatches: int, stages_pe
             found=f"B = {b} on {p} submeshes",
             remedy=f"Choose B = {f'{lower} or {lower + p}' if lower else p}, or another schedule.",
         )
+    k = np.arange(b * v)
+    group, inside = np.divmod(k, p * v)
+    turn, place = np.divmod(inside, p)
     orders = []
     for submesh in range(p):
         warm_up = min(2 * (p - submesh - 1) + (v - 1) * p, b * v)
-
-        def task_of(k: int, *, backward: bool, submesh: int = submesh) -> tuple[int, int, int]:
-            group, inside = divmod(k, p * v)
-            turn, place = divmod(inside, p)
-            turn_of_pass = v - 1 - turn if backward else turn
-            return (Action.BACKWARD if backward else Action.FORWARD, turn_of_pass * p + submesh, group * p + place)
-
-        order = [task_of(k, backward=False) for k in range(warm_up)]
-        for k in range(b * v - warm_up):
-            order += [task_of(warm_up + k, backward=False), task_of(k, backward=True)]
-        order += [task_of(k, backward=True) for k in range(b * v - warm_up, b * v)]
+        order = np.empty((2 * b * v, 3), dtype=np.int64)
+        passes = (
+            (Action.FORWARD, turn, np.maximum(k, 2 * k - warm_up)),
+            (Action.BACKWARD, v - 1 - turn, np.minimum(warm_up + 2 * k + 1, b * v + k)),
+        )
+        for action, turn_of_pass, at in passes:
+            order[at, 0], order[at, 1], order[at, 2] = action, turn_of_pass * p + submesh, group * p + place
         orders.append(order)
     return schedule_of("interleaved-1f1b", orders, b)
 

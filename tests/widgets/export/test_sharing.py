@@ -75,6 +75,8 @@ def test_the_code_of_the_settings_requests_exactly_these_settings(
     assert arguments.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
     pipeline = arguments.pop("pipeline", None)
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
+    batch = settings.microbatch * settings.num_microbatches
+    assert arguments.pop("global_batch", catalog.entry(settings.model).global_batch) == batch
     assert arguments == {
         name: getattr(settings, name)
         for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")

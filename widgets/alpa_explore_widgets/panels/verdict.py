@@ -55,8 +55,8 @@ class VerdictPanel:
         self._beside: tuple[object, object, str] = (None, None, "")
         """The plan and the layouts that were compared last, and what was found."""
 
-    def show(self, state: State) -> None:
-        """Update both."""
+    def show(self, state: State, *, with_best: bool = True) -> None:
+        """Update both; below, the best layouts are listed where the tab itself does not."""
         plan = state.plan
         if plan is None:
             note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
@@ -70,10 +70,9 @@ class VerdictPanel:
         if any(a is not b and (hasattr(a, "costs") or a != b) for a, b in zip(said, self._said, strict=True)):
             self._said, self._verdict = said, verdict_html(*said)
         self.head.value = f'<div class="alpa-verdict{stale}">{self._verdict}</div>'
-        older = stale or _stale(guess)
+        older, best = stale or _stale(guess), self._best(state, plan) if with_best else ""
         self.below.value = (
-            f'<div class="alpa-below{older}">{self._best(state, plan)}{differences_html(plan, state.pinned)}'
-            f"{stages_html(plan)}</div>"
+            f'<div class="alpa-below{older}">{best}{differences_html(plan, state.pinned)}{stages_html(plan)}</div>'
         )
 
     def _best(self, state: State, plan: Plan) -> str:

@@ -37,6 +37,8 @@ from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
+_OF_LAYERS = (*SCALED_SETTINGS, "model", "device", "num_layers", "delta")
+"""Settings of plans whose stages have the same layers and submeshes to choose from."""
 
 
 class Session:
@@ -200,7 +202,7 @@ class Session:
             if name == "cluster":
                 self.plan_on(Cluster.parse(value))
                 return
-            changes = None if state.plan is None else settings_of_change(state.plan, change)
+            changes = self._settings_of(change)
             if state.plan_settings is None or changes is None:
                 self.store.change(activity="No plan that is known has this stage: nothing was opened.")
                 return
@@ -210,6 +212,16 @@ class Session:
                 return
             self._set_for_plan(**changes)
             self.plan()
+
+    def _settings_of(self, change: str) -> dict[str, Any] | None:
+        """Those of the plan that a mark stands for. The figure with the mark may be of a plan that another one has
+        replaced on screen since, whose costs have stages that those of the new one lack."""
+        state, shown = self.store.state, self.store.state.plan_settings
+        if state.plan is None or shown is None:
+            return None
+        alike = (e.plan for e in reversed(state.history.entries) if e.settings.equal_in(_OF_LAYERS, shown))
+        found = (settings_of_change(plan, change) for plan in (state.plan, *alike))
+        return next((changes for changes in found if changes is not None), None)
 
     def open_layout(self, rank: int) -> None:
         """Plan the uniform layout of this rank among those on screen, as a baseline."""

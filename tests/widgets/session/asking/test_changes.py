@@ -1,11 +1,19 @@
 """A mark of a figure as the settings of the plan that it stands for."""
 
+from dataclasses import replace
+
 import pytest
 from alpa_explore_widgets.session.asking.questions import settings_of_change
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import settings_of
 
 import alpa_explore as ax
+from alpa_explore.figures.keys import change_key
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedSchedule
+
+STAGES = "cuts", "num_stages", "stage_submeshes"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,34 @@ def test_a_cell_of_the_stage_costs_opens_the_best_plan_that_has_this_stage(plan:
     opened = replanned(plan, "stage=1-2@1x2")
     assert ((1, 2), (1, 2)) in [(stage.layers, stage.submesh) for stage in opened.stages]
     assert opened.predicted.iteration_seconds >= plan.predicted.iteration_seconds * (1 - 1e-9)
+
+
+def test_a_cell_opens_from_a_plan_that_was_opened_from_another_cell(plan: Plan) -> None:
+    opened = replanned(plan, "stage=1-2@1x2")
+    again = settings_of_change(opened, "stage=0-3@1x4")
+    assert again is not None, "the stages that the plan was asked to have are left"
+    assert again == settings_of_change(plan, "stage=0-3@1x4")
+
+
+def test_a_cell_that_the_schedule_of_the_plan_has_no_pipeline_for_opens_under_another(plan: Plan) -> None:
+    pipeline = replace(plan.options.pipeline, schedule="interleaved-1f1b", stages_per_submesh=2)
+    taking_turns = replace(plan, options=replace(plan.options, pipeline=pipeline), schedules=())
+    cell = "stage=0-0@1x2"  # one layer is not two stages
+    assert settings_of_change(taking_turns, cell) is None
+    compared = TriedSchedule(schedule="1f1b", stages_per_submesh=1, iteration_seconds=1.0)
+    assert settings_of_change(replace(taking_turns, schedules=(compared,)), cell) == settings_of_change(plan, cell)
+
+
+def test_a_mark_of_a_plan_that_was_replaced_on_screen_still_opens(plan: Plan, session: Session) -> None:
+    fewer = {k: of_range for k, of_range in plan.costs.candidates.items() if k[:2] == (0, 3)}
+    other = replace(ax.replan(plan, num_microbatches=16), costs=replace(plan.costs, candidates=fewer))
+    session.show_plan(plan, settings_of(plan))
+    session.show_plan(other, settings_of(other))
+    cell = "stage=1-2@1x2"
+    assert settings_of_change(session.store.state.plan, cell) is None
+    session.select(change_key("stage", cell.removeprefix("stage=")))
+    asked = session.store.state.settings
+    assert {name: getattr(asked, name) for name in STAGES} == settings_of_change(plan, cell)
 
 
 def test_a_number_of_microbatches_keeps_its_size(plan: Plan) -> None:

@@ -135,11 +135,15 @@ def other_stages(
 ) -> PipelineOptions | None:
     """The options of the plan with exactly these stages: for `t_max` in seconds those that the sweep evaluated for this
     candidate (of all pipelines whose stages take at most as long, the one with the least Σt); for `stage`, as (first
-    layer, last layer, nodes, devices of each), the best pipeline that has it. None where the stage costs hold no such
-    pipeline.
+    layer, last layer, nodes, devices of each), the best pipeline that has it, whatever stages the plan was asked to
+    have; under another schedule of those that were compared where none has it under that of the plan. None where the
+    stage costs hold no such pipeline.
     """
     costs, options, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
+    schedules = [(options.schedule, options.stages_per_submesh)]
     if stage is not None:
+        options = replace(options, cuts=(), num_stages=None, stage_submeshes=())
+        schedules += [(tried.schedule, max(tried.stages_per_submesh, 2)) for tried in plan.schedules]
         first, last, *shape = stage
         known = {
             (begin, end, mesh): candidates
@@ -150,8 +154,12 @@ def other_stages(
             == (first, last, *shape)
         }
         costs = replace(costs, candidates=known)
-    found = best_pipeline(costs, plan.cluster, options, b, under=t_max)
-    if not found.feasible:
+    for schedule, turns in dict.fromkeys(schedules):
+        options = replace(options, schedule=schedule, stages_per_submesh=turns)
+        found = best_pipeline(costs, plan.cluster, options, b, under=t_max)
+        if found.feasible:
+            break
+    else:
         return None
     meshes = [costs.submeshes[mesh] for *_, mesh in found.stages]
     return replace(
