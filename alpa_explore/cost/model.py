@@ -26,7 +26,7 @@ from alpa_explore.cost.kernels import (
     product_sizes,
     routed_bytes,
 )
-from alpa_explore.cost.measured import is_measured, kernel_name
+from alpa_explore.cost.measured import can_run, is_measured, kernel_name
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import GATHERS, ROUTED, packet
@@ -298,7 +298,10 @@ class CostModel:
         for others in zip(*(self.others(operator, tensors, strategy) for strategy in strategies), strict=True):
             unlike = {kernel: place for place, kernel in enumerate(dict.fromkeys(others))}
             seconds += kernels_seconds(self.device, list(unlike))[[unlike[kernel] for kernel in others]]
-        kept = _fastest(strategies, seconds)
+        runs = np.array([can_run(self.device, kernel) for kernel in kernels])[[distinct[work] for work in works]]
+        if runs.any():  # else none is better than another
+            seconds = np.where(runs, seconds, np.inf)
+        kept = [place for place in _fastest(strategies, seconds) if seconds[place] < np.inf]
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
             read, made = ([places[kept] for places in side] for side in (read, made))

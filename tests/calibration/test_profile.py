@@ -177,6 +177,7 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
         (lambda body: body["kernels"][0].update(seconds=-1.0), "kernels[0].seconds is '-1.0'"),
         (lambda body: body["kernels"][0].update(seconds=0), "kernels[0] takes no time"),
         (lambda body: body["kernels"][0].update(sizes=[1, 2]), "kernels[0].sizes"),
+        (lambda body: body.update(failed=["a"]), "failed does not name kernels"),
     ],
 )
 def test_a_damaged_store_is_refused_with_the_place(
@@ -288,6 +289,8 @@ def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
         times[each.name] = times.get(each.name, 0) + 1
         if each.name == wanted[0].name:
             raise torch.OutOfMemoryError("the device is full\nand more")
+        if each.name == wanted[2].name:
+            raise ValueError("a target out of range")
         spread = 0.9 / times[each.name] if each.name == wanted[1].name else 0.0
         return Timed(seconds=each.seconds, host_seconds=0.0, spread=spread)
 
@@ -299,6 +302,34 @@ def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
     assert times[wanted[1].name] == 2
     assert (found.timed, found.left) == (len(found.store.kernels), 0)
     assert wanted[0].name not in found.store.kernels
+    assert found.store.failed == {wanted[0].name: "the device is full"}
+    assert found.untimed == ((wanted[2].name, "a target out of range"),)
+    again = profile(plan, seconds=600, kind="cpu", store=found.store)
+    assert times[wanted[1].name] > 2, "what varied is timed again with the store, as what failed is"
+    assert again.known == found.timed - 1
+
+
+def test_a_strategy_whose_kernel_cannot_run_has_no_price_and_the_plan_says_why(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    used = next(each for each in plan_kernels(plan) if each.kernel.matrix)
+    every = [each.name for each in wanted if each.kernel.name and each.kernel.name.family == _family(used)]
+    timed = store(wanted, 1.0)
+    for failed in ([used.name], every):
+        kernels = timed.with_kernels((), dict.fromkeys(failed, "the device is full"))
+        assert kernels.digest != timed.digest
+        path = tmp_path_factory.mktemp("stores") / "kernels.json"
+        path.write_text(json.dumps(kernels.as_json()))
+        assert read_kernel_store(str(path)).failed == kernels.failed
+        found = replanned(plan, kernels)
+        needed = {each.name for each in plan_kernels(found)} & set(failed)
+        assert bool(needed) == (failed == every), "where no strategy runs none is better than another"
+        assert "(the device is full): strategies that need such a kernel have no price" in plan_report(found)
+
+
+def _family(wanted: WantedKernel) -> str:
+    assert wanted.kernel.name is not None
+    return wanted.kernel.name.family
 
 
 def test_kernels_that_nobody_timed_are_as_slow_beside_their_formulas_as_others_of_their_kind(

@@ -72,7 +72,11 @@ def measured_sentence(plan: PlanValue) -> str:
     if share is None or store is None:
         return ""
     where = f"{store.device} ({store.date}, {store.software})"
-    return f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+    text = f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+    for name, why in tuple(store.failed.items())[:1]:
+        of = f"{len(store.failed):,} did not run there, as" if len(store.failed) > 1 else "One did not run there,"
+        text += f" {of} {printable(name)} ({printable(why)}): strategies that need such a kernel have no price."
+    return text
 
 
 def band_short(band: Band | None) -> str:
