@@ -22,7 +22,7 @@ from alpa_explore.cost.measured import is_measured, measured_kernel
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.plans.rebuild import details_of
-from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
+from alpa_explore.plans.report.error_bands import band_of, measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 
@@ -325,6 +325,23 @@ def test_a_strategy_whose_kernel_cannot_run_has_no_price_and_the_plan_says_why(
         needed = {each.name for each in plan_kernels(found)} & set(failed)
         assert bool(needed) == (failed == every), "where no strategy runs none is better than another"
         assert "(the device is full): strategies that need such a kernel have no price" in plan_report(found)
+
+
+def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
+    assert band_of(plan, "seconds") is None
+    errors = []
+    for kernels in (wanted[:1], wanted[:20], wanted):
+        made = replanned(plan, replace(store(kernels, 1.0), device="x86_64 CPU"))
+        band, share = band_of(made, "seconds"), measured_share(made)
+        assert band is not None
+        assert share is not None
+        assert band.fraction == pytest.approx(0.269 * share + 0.448 * (1 - share))
+        assert f"{100 * share:.0f} % of the computing time" in plan_report(made)
+        errors.append(band.fraction)
+        assert band_of(made, "bytes") is None, "kernels that were timed say nothing of memory"
+    assert errors == sorted(errors, reverse=True)
+    of_gpu = replanned(plan, replace(store(wanted, 1.0), device="NVIDIA H100 80GB HBM3"))
+    assert band_of(of_gpu, "seconds") is None, "of GPUs there is no record of plans with timed kernels"
 
 
 def _family(wanted: WantedKernel) -> str:
