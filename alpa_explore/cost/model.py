@@ -16,6 +16,7 @@ from alpa_explore.cost.group_collectives import rows_seconds
 from alpa_explore.cost.kernels import (
     NO_SIZES,
     Kernel,
+    KernelKind,
     KernelName,
     Sizes,
     cast_elements,
@@ -463,12 +464,13 @@ def _kernel(
     if packet(operator.kind) in ROUTED:
         moved, _ = routed_bytes(operator, inputs, share, sizes)
     slowdown = 1.0 if operator.unfused is None else operator.unfused.slowdown
+    in_float32 = operator.unfused is not None and operator.unfused.in_float32
     return Kernel(
         flops=operator.flops * share * slowdown,
         bytes_accessed=moved + weight_again,
-        dtype=kernel_dtype(operator, inputs, outputs),
+        dtype="float32" if in_float32 else kernel_dtype(operator, inputs, outputs),
         matrix=heavy,
-        kind=kernel_kind(operator, heavy),
+        kind=KernelKind.PRODUCT if in_float32 else kernel_kind(operator, heavy),
         sizes=sizes,
         steps=steps,
         name=name,

@@ -3,9 +3,12 @@
 The graph has one operator for what a fused kernel computes, with one pass over each tensor. PyTorch has not always such
 a kernel. All of a graph's operators of a kind are treated alike; the figures are in `tuning`.
 
-- Attention without mask is flash attention. With a mask, with a window (of which PyTorch makes a mask of all scores in
-  every call, and as many heads of keys and values as of queries), or where heads of values have another size, it is
-  the memory-efficient kernel, which skips no blocks under a mask. Sinks are no argument of it: a model spells such
+- Torch.compile lets no model of transformers leave out its masks (`is_torchdynamo_exporting` is true with PyTorch 2.13):
+  causal attention has one of all scores, which all its layers share, and other attention one whose rows are one number,
+  expanded. Fused kernels take no such mask, so that is computed in float32, score by score.
+- Attention without mask is flash attention. With a mask, or a window (of which PyTorch makes a mask of all scores in
+  every call, and as many heads of keys and values as of queries), it is cuDNN's, with large heads, or where those of
+  values have another size, the memory-efficient kernel; neither skips blocks under a mask. Sinks are no argument of it: a model spells such
   attention out, reads and writes all scores in each step, and keeps their shares.
 - A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
   copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
@@ -26,9 +29,13 @@ from alpa_explore.units import DTYPE_BYTES
 
 _ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
 _CONVOLUTION, _CONVOLUTION_BACKWARD = "aten.convolution", "aten.convolution_backward"
-_MASK, _SINK = 3, 12
+_MASK, _CAUSAL, _SINK = 3, 4, 12
 """Places of arguments of attention."""
+_OF_TRANSFORMERS = "sdpa_attention.py"
+"""The file of transformers that calls torch's attention."""
 _INDEX_BYTES = 8
+_PRODUCTS_OF_FLASH = {False: 1.0, True: 4 / 5}
+"""Products of the backward pass over those of flash attention, which computes the scores again."""
 _PERMUTATIONS = 3
 """Kept for every row of experts: its place among the sorted rows, its token, and its place among the unsorted ones."""
 
@@ -36,17 +43,23 @@ _PERMUTATIONS = 3
 def as_plain_pytorch(graph: TrainingGraph, *, fuses: bool) -> TrainingGraph:
     """`graph` with its operators as PyTorch runs them; with `fuses` a compiler fuses the pointwise kernels."""
     differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
-    return replace(graph, operators=tuple(_plain(o, graph, o.index in differentiated, fuses) for o in graph.operators))
+    shared: set[tuple[int, ...]] = set()
+    """Shapes of masks that another layer keeps."""
+    return replace(
+        graph, operators=tuple(_plain(o, graph, o.index in differentiated, fuses, shared) for o in graph.operators)
+    )
 
 
-def _plain(operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool) -> Operator:
+def _plain(
+    operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool, shared: set[tuple[int, ...]]
+) -> Operator:
     name, launches = packet(operator.kind), operator.launches
     inputs = [graph.tensors[t] for t in operator.inputs]
     found: Unfused | None = None
     if name in (_ATTENTION, _ATTENTION_BACKWARD):
         forward = operator if operator.forward is None else graph.operators[operator.forward]
         if packet(forward.kind) == _ATTENTION:
-            found, more = _attention(operator, forward, graph, keeps)
+            found, more = _attention(operator, forward, graph, keeps, shared if fuses else None)
             launches += more
     elif name in ROUTED:
         found = _experts(operator, inputs, keeps, fuses)
@@ -58,8 +71,10 @@ def _plain(operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool) -
     return operator if found is None else replace(operator, unfused=found, launches=launches)
 
 
-def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool) -> tuple[Unfused | None, int]:
-    """(how attention runs, kernels beside its own)."""
+def _attention(
+    operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool, shared_masks: set[tuple[int, ...]] | None
+) -> tuple[Unfused | None, int]:
+    """(how attention runs, kernels beside its own); `shared_masks` for software that compiles."""
     query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
     samples, heads, rows, _ = query.shape
     shared, columns, width = key.shape[1], key.shape[2], key.shape[3] + value.shape[3]
@@ -68,12 +83,30 @@ def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keep
     mask, windowed = arguments[_MASK], attention_window(_ATTENTION, arguments) > 0
     all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
     backward = operator.phase is Phase.BACKWARD
+    small = element == 2 and key.shape[3] == value.shape[3] <= tuning.MASKED_HEAD
+    masked_rate = tuning.MASKED_ATTENTION if small else tuning.EFFICIENT_ATTENTION
     if len(arguments) > _SINK and arguments[_SINK] is not None:
         scores = samples * heads * rows * columns * element
         # The shares of all scores and the sink, and where in each row the largest is.
         kept = scores + samples * heads * rows * (element + _INDEX_BYTES) + repeated
         passes, launched = tuning.SPELLED_OUT[backward]
         return Unfused(slowdown=all_scores, moved_bytes=passes * scores, kept_bytes=kept * keeps), launched
+    if mask is None and not windowed and shared_masks is not None and forward.source.startswith(_OF_TRANSFORMERS):
+        if not arguments[_CAUSAL]:
+            scores, cast = samples * heads * rows * columns, query.elements + key.elements + value.elements
+            return Unfused(
+                slowdown=_PRODUCTS_OF_FLASH[backward],
+                moved_bytes=tuning.SCORE_BYTES[backward] * scores + tuning.CAST_BYTES * cast,
+                kept_bytes=(4 * scores + (4 - element) * cast + repeated * 4 // element) * keeps,
+                in_float32=True,
+            ), tuning.MASK_LAUNCHES
+        kept = repeated
+        if keeps and (rows, columns) not in shared_masks:
+            shared_masks.add((rows, columns))
+            kept += rows * columns * element
+        return Unfused(
+            slowdown=all_scores / masked_rate, moved_bytes=2 * repeated, kept_bytes=kept * keeps
+        ), tuning.MASK_LAUNCHES
     if mask is None and not windowed:
         unequal = key.shape[3] != value.shape[3]
         return (Unfused(slowdown=1 / tuning.EFFICIENT_ATTENTION) if unequal else None), 0
@@ -82,8 +115,9 @@ def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keep
     else:
         boolean = isinstance(mask, Ref) and graph.tensors[mask.tensor].dtype == "bool"
         kept = graph.tensors[mask.tensor].elements * element if isinstance(mask, Ref) and boolean else 0
-    slowdown = all_scores / tuning.EFFICIENT_ATTENTION
-    return Unfused(slowdown=slowdown, moved_bytes=2 * kept, kept_bytes=kept * keeps), tuning.MASK_LAUNCHES
+    return Unfused(
+        slowdown=all_scores / masked_rate, moved_bytes=2 * kept, kept_bytes=kept * keeps
+    ), tuning.MASK_LAUNCHES
 
 
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:

@@ -16,6 +16,14 @@ SOURCES_AT_ONCE = 16
 """Specs from which reshardings are searched together, where specs are more: a few MB."""
 EFFICIENT_ATTENTION = 0.6
 """Rate of PyTorch's memory-efficient attention over that of flash attention, as xFormers measured both."""
+LOOSE = ("float32", "float64")
+"""Dtypes whose products do not run on matrix units of 16-byte rows: any size is as fast as a multiple of 8."""
+SCORE_BYTES, CAST_BYTES = {False: 16, True: 28}, 6
+"""Attention in float32: bytes that are read and written for each score, by whether it is the backward pass (products
+write and read it, the softmax reads and writes it), and for each element that is cast from 16 bits."""
+MASKED_ATTENTION, MASKED_HEAD = 1.4, 128
+"""Rate of cuDNN's attention, which PyTorch 2.11 takes on an H100 where a mask without gradient and heads up to this
+size are given, over that of flash attention, all scores counted. Fitted to a compiled Llama-3.2-1B (data/gpu)."""
 MASK_LAUNCHES = 4
 """Kernels that make a mask of scores, and repeat heads of keys and values."""
 SPELLED_OUT = {False: (15, 10), True: (18, 14)}
