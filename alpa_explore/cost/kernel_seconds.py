@@ -82,7 +82,11 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
             figures,
             *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
             grouped=grouped[product],
-            loose=np.array([dtype in tuning.LOOSE for dtype in table.dtypes])[table.dtype][product],
+            # Of plain PyTorch `plain_kernels` knows how operands lie in memory.
+            loose=(
+                np.array([dtype in tuning.LOOSE for dtype in table.dtypes])[table.dtype]
+                | (device.software.plain_loop & (table.counts == 1))
+            )[product],
         )
         arithmetic[grouped] /= device.software.grouped_factor
     for kind, factor in (

@@ -325,7 +325,7 @@ class CostModel:
         if low is None and not routed and unfused is None:
             return ()
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-        if unfused is not None:
+        if unfused is not None and (low is None or routed):
             beside = not is_measured(self.device, self.kernel(operator, tensors, strategy))  # else it was timed as well
             moved = unfused.moved_bytes * strategy.work_share * beside
             return (Kernel(flops=float(moved > 0), bytes_accessed=moved, dtype=outputs[0].dtype, matrix=False),)

@@ -3,22 +3,25 @@
 The graph has one operator for what a fused kernel computes, with one pass over each tensor. PyTorch has not always such
 a kernel. All of a graph's operators of a kind are treated alike; the figures are in `tuning`.
 
-- Torch.compile lets no model of transformers leave out its masks (`is_torchdynamo_exporting` is true with PyTorch 2.13):
-  causal attention has one of all scores, which all its layers share, and other attention one whose rows are one number,
-  expanded. Fused kernels take no such mask, so that is computed in float32, score by score.
+- Torch.compile lets no model of transformers leave out its masks (PyTorch 2.13 says it exports): causal attention has
+  one of all scores, which all its layers share, and other attention one whose rows are one number, expanded. Fused
+  kernels take no such mask, so that is computed in float32, score by score.
 - Attention without mask is flash attention. With a mask, or a window (of which PyTorch makes a mask of all scores in
   every call, and as many heads of keys and values as of queries), it is cuDNN's, with large heads, or where those of
-  values have another size, the memory-efficient kernel; neither skips blocks under a mask. Sinks are no argument of it: a model spells such
-  attention out, reads and writes all scores in each step, and keeps their shares.
+  values have another size, the memory-efficient kernel; neither skips blocks under a mask. Sinks are no argument of
+  it: a model spells such attention out, reads and writes all scores in each step, and keeps their shares.
+- A product whose operands or result have rows in memory that are no multiples of 16 bytes is slow; torch.compile pads
+  them.
 - A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
   copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
 - Norms and log-softmax read their tensor again once they know its statistics.
-- Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered, the
-  gate computed, results weighted, put back and summed, and backward added by sorted indices.
+- Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered,
+  the gate computed, results weighted, put back and summed, and backward added by sorted indices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,6 +31,7 @@ from alpa_explore.graph.counts import ROUTED, attention_flops, attention_window,
 from alpa_explore.units import DTYPE_BYTES
 
 _ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
+_PRODUCTS, _TRANSPOSES = ("aten.mm", "aten.addmm"), ("aten.t", "aten.permute", "aten.transpose")
 _CONVOLUTION, _CONVOLUTION_BACKWARD = "aten.convolution", "aten.convolution_backward"
 _MASK, _CAUSAL, _SINK = 3, 4, 12
 """Places of arguments of attention."""
@@ -66,6 +70,8 @@ def _plain(
         launches += tuning.EXPERT_LAUNCHES
     elif name in (_CONVOLUTION, _CONVOLUTION_BACKWARD):
         found = _convolution(operator, inputs[name == _CONVOLUTION_BACKWARD :][1], fuses)
+    elif name in _PRODUCTS:
+        found = _product(operator, graph, fuses)
     elif name in tuning.PASSES_AGAIN and not fuses:
         found = Unfused(moved_bytes=round(operator.bytes_accessed * tuning.PASSES_AGAIN[name]))
     return operator if found is None else replace(operator, unfused=found, launches=launches)
@@ -120,6 +126,26 @@ def _attention(
     ), tuning.MASK_LAUNCHES
 
 
+def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused | None:
+    rows = 8
+    unaligned = 0
+    for tensor in (*operator.inputs[-2:], operator.outputs[0]):
+        of, producer = graph.tensors[tensor], graph.tensors[tensor].producer
+        if DTYPE_BYTES[of.dtype] != 2:
+            return None
+        transposed = (
+            tensor != operator.outputs[0]
+            and producer is not None
+            and packet(graph.operators[producer].kind) in _TRANSPOSES
+        )
+        multiple = math.gcd(of.shape[0 if transposed else 1], 8)
+        rows = min(rows, multiple)
+        unaligned += of.bytes * (multiple < 8)
+    if rows == 8:
+        return None
+    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows])
+
+
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     backward = packet(operator.kind) == _CONVOLUTION_BACKWARD
     transposed, groups = operator.arguments[6 + backward], operator.arguments[8 + backward]
@@ -131,6 +157,8 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     depth = weight.elements // first
     width = min(made, depth)
     share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
+    if made % 8 or depth % 8:
+        share *= tuning.UNALIGNED[4]
     # A compiler lays tensors out as cuDNN wants them.
     return Unfused(slowdown=1 / share, moved_bytes=0 if fuses else 2 * operator.bytes_accessed)
 

@@ -217,7 +217,9 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
     """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
     another driver or torch are kept, and the store names both."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = KernelStore(**device, date=today, kernels={})
+    here = KernelStore(
+        device=device["device"], driver=device["driver"], software=device["software"], date=today, kernels={}
+    )
     name = plan.cluster.device.name
     if name in preset_names() and not here.may_be_of(name):
         raise OptionError(
