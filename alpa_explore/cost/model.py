@@ -465,6 +465,8 @@ def _kernel(
         moved, _ = routed_bytes(operator, inputs, share, sizes)
     slowdown = 1.0 if operator.unfused is None else operator.unfused.slowdown
     in_float32 = operator.unfused is not None and operator.unfused.in_float32
+    if operator.unfused is not None and packet(operator.kind) == "aten.convolution":
+        sizes = NO_SIZES  # its slowdown is that of small sizes too, as that of the backward pass
     return Kernel(
         flops=operator.flops * share * slowdown,
         bytes_accessed=moved + weight_again,

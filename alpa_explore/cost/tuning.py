@@ -32,9 +32,9 @@ MASK_LAUNCHES = 4
 SPELLED_OUT = {False: (15, 10), True: (18, 14)}
 """By whether it is the backward pass: (passes over all scores, kernels) of attention with sinks that is spelled out:
 products, scale, mask, sink joined, largest score, difference, softmax, and their gradients."""
-CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 690.0
+CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 800.0
 """Rate of cuDNN's convolutions over that of a product: the share of a wide one, and at which output channels, or depth
-of the sum, half of it is reached. Fitted to a ResNet-50 on an H100 (data/gpu)."""
+of the sum, half of it is reached. Fitted to both passes of a ResNet-50 on an H100 (data/gpu)."""
 DEPTHWISE_BYTES = 0.97
 """Bytes for each FLOP of a depthwise convolution, at the bandwidth of the memory. Fitted to a ConvNeXt on an H100."""
 PASSES_AGAIN = {

@@ -90,3 +90,17 @@ def test_products_whose_rows_in_memory_are_no_multiples_of_16_bytes_are_slow_unl
     assert head_seconds(4096, 50300, "eager") == pytest.approx(aligned / 0.4, rel=0.1)
     assert head_seconds(4095, 50304, "eager") == pytest.approx(aligned, rel=0.02), "tokens are not in a row"
     assert head_seconds(4096, 50257, "compiled") < 2 * head_seconds(4096, 50304, "compiled"), "copies of what is padded"
+
+
+def test_the_backward_pass_of_a_convolution_takes_about_twice_its_forward_pass() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*(nn.Conv2d(a, b, 1, bias=False) for a, b in ((3, 96), (96, 24), (24, 96), (96, 24))))
+        x = torch.randn(64, 3, 56, 56)
+    graph = ax.capture(model.to(torch.bfloat16), (x.to(torch.bfloat16),), loss=loss)
+    plan = ax.plan(graph, "1x1:h100@eager", num_microbatches=1, num_layers=1, cache=False)
+    seconds = {o.name: o.compute_seconds for o in plan.stages[0].operators if o.op.startswith("aten.convolution")}
+    back = [s for name, s in seconds.items() if "backward" in name]
+    ahead = [s for name, s in seconds.items() if "backward" not in name]
+    assert len(back) == len(ahead) == 4
+    for forward, backward in zip(ahead[1:], back[-2::-1], strict=True):
+        assert 1.5 < backward / forward < 2.5
