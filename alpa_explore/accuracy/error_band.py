@@ -108,6 +108,17 @@ def _band(asked: Case, quantity: Quantity, record: Record) -> Band | None:
     return None
 
 
+def band_with_timed(band: Band | None, share: float, device: str) -> Band | None:
+    """The band of a plan's seconds where kernels with this share of its computing time were timed on `device`, and the
+    others are by curves: of CPUs the mean of both errors by the share; else `band`, that of curves alone."""
+    if not device.upper().endswith("CPU"):
+        return band
+    pairs = zip(tuning.ERROR_OF_TIMED, tuning.ERROR_OF_CURVES, strict=True)
+    fraction, bias = (share * timed + (1 - share) * curves for timed, curves in pairs)
+    kind = f"{tuning.RUNS_ON_CPU} runs on CPUs, with {100 * share:.0f} % of the computing time by timed kernels"
+    return Band(quantity="seconds", fraction=fraction, bias=bias, runs=tuning.RUNS_ON_CPU, kind=kind)
+
+
 def _error(run: MeasuredRun, quantity: Quantity) -> float | None:
     return run.seconds_error if quantity == "seconds" else run.bytes_error
 

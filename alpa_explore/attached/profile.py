@@ -25,7 +25,7 @@ from alpa_explore.calibration.profiling.profile import (
     profile_here,
     timed_or_why,
 )
-from alpa_explore.calibration.profiling.timing import Timed
+from alpa_explore.calibration.profiling.timing import NotTimed, Timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.errors import ExecutorError, OptionError
@@ -105,10 +105,10 @@ async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Prof
             if wanted is None:
                 return
             found = await call_one(client, worker, _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS)
-            if not isinstance(found, tuple | str):
+            if not isinstance(found, Timed | NotTimed):
                 faults.append(f"{worker}: {found}")
                 return
-            profiling.add(wanted, Timed(*found) if isinstance(found, tuple) else found)
+            profiling.add(wanted, found)
 
     await asyncio.gather(*(serve(worker) for worker in workers))
     if len(faults) == len(workers):
@@ -121,6 +121,6 @@ async def _described(kind: str) -> dict[str, str]:
     return await asyncio.to_thread(device, kind)
 
 
-async def _timed(wanted: WantedKernel, kind: str) -> Timed | str:
+async def _timed(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
     """On a worker."""
     return await asyncio.to_thread(timed_or_why, wanted, kind)

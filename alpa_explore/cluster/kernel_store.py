@@ -4,6 +4,7 @@ A file of them is named behind a device: `1x8:h100+kernels.json`. It is a JSON o
 
     device, driver, software, date       where and when they were timed
     kernels                              a list; each has the fields of `MeasuredKernel`
+    failed                               name of a kernel that cannot run there -> why; may be absent
 
 Seconds are those of the device for one call whose inputs are not in its caches.
 """
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from alpa_explore.errors import ClusterError
@@ -64,11 +66,13 @@ class KernelStore:
     date: str = field(compare=False)
     kernels: Mapping[str, MeasuredKernel] = field(compare=False, repr=False)
     """By name."""
+    failed: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Name of a kernel that cannot run there -> why: it has no time, and no price."""
     digest: str = ""
-    """Of the names and seconds."""
+    """Of the names and seconds, and of the names that failed."""
 
     def __post_init__(self) -> None:
-        body = repr(sorted((name, kernel.seconds) for name, kernel in self.kernels.items()))
+        body = repr([*sorted((name, kernel.seconds) for name, kernel in self.kernels.items()), *sorted(self.failed)])
         object.__setattr__(self, "digest", sha256(body.encode()).hexdigest()[:16])
 
     def __repr__(self) -> str:
@@ -89,14 +93,18 @@ class KernelStore:
         kind = next((part for part in parts if part == "cpu" or any(map(str.isdigit, part))), device.lower())
         return kind in re.split(r"[^a-z0-9]+", self.device.lower())
 
-    def with_kernels(self, kernels: Sequence[MeasuredKernel]) -> "KernelStore":
-        """The store with more kernels; of one that it has, the new time."""
+    def with_kernels(
+        self, kernels: Sequence[MeasuredKernel], failed: Mapping[str, str] = MappingProxyType({})
+    ) -> "KernelStore":
+        """The store with more kernels, and more that `failed`; of one that it has, what is new."""
+        timed = {kernel.name: kernel for kernel in kernels}
         return KernelStore(
             device=self.device,
             driver=self.driver,
             software=self.software,
             date=self.date,
-            kernels={**self.kernels, **{kernel.name: kernel for kernel in kernels}},
+            kernels={name: k for name, k in {**self.kernels, **timed}.items() if name not in failed},
+            failed={name: why for name, why in {**self.failed, **failed}.items() if name not in timed},
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -107,6 +115,7 @@ class KernelStore:
             "software": self.software,
             "date": self.date,
             "kernels": [asdict(kernel) for kernel in self.kernels.values()],
+            **({"failed": dict(self.failed)} if self.failed else {}),
         }
 
 
@@ -136,7 +145,10 @@ def kernel_store_of(body: Mapping[str, Any], path: str) -> KernelStore:
             raise _fault(path, f"{name} is {text!r}, not a text", _ADVICE)
         texts[name] = text
     kernels = [_kernel(path, place, entry) for place, entry in enumerate(body["kernels"])]
-    return KernelStore(**texts, kernels={kernel.name: kernel for kernel in kernels})
+    failed = body.get("failed", {})
+    if not (isinstance(failed, dict) and all(isinstance(text, str) for pair in failed.items() for text in pair)):
+        raise _fault(path, "failed does not name kernels with a reason each", _ADVICE)
+    return KernelStore(**texts, kernels={kernel.name: kernel for kernel in kernels}, failed=failed)
 
 
 _TEXTS = ("name", "family", "dtype", "kind")

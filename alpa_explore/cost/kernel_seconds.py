@@ -82,6 +82,11 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
             figures,
             *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
             grouped=grouped[product],
+            # Of plain PyTorch `plain_kernels` knows how operands lie in memory.
+            loose=(
+                np.array([dtype in tuning.LOOSE for dtype in table.dtypes])[table.dtype]
+                | (device.software.plain_loop & (table.counts == 1))
+            )[product],
         )
         arithmetic[grouped] /= device.software.grouped_factor
     for kind, factor in (
@@ -113,11 +118,13 @@ def product_rate(
     depth: Floats,
     *,
     grouped: Flags | None = None,
+    loose: Flags | None = None,
 ) -> Floats:
     """Share, above 0 and at most 1, of the rate of a large product; `depth` is the k that start and end of a tile cost.
 
     Products without known sizes have the whole rate. Of `grouped` ones the tiles of all groups fill the device
-    together, and the rate is `grouped_share` of that of one product.
+    together, and the rate is `grouped_share` of that of one product. `loose` ones have no rate of their own for sizes
+    that are no multiples of 8.
     """
     known = k > 0
     m, n, k = (np.where(known, size, 1.0) for size in (m, n, k))
@@ -130,7 +137,8 @@ def product_rate(
         fill = tile_fill(figures, m, n, k, depth, groups) * np.where(grouped, figures.grouped_share, 1.0)
         fill = np.where((count > 1) & ~grouped, batched, fill)
         unaligned = np.where(grouped, 1.0, unaligned)  # their rows are padded
-    aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, unaligned)
+    is_aligned = (m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0)
+    aligned = np.where(is_aligned if loose is None else is_aligned | loose, 1.0, unaligned)
     return np.asarray(np.where(known, fill * aligned, 1.0))
 
 

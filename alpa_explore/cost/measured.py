@@ -4,7 +4,8 @@ A kernel is known by its name: the operator with its arguments, and the local sh
 makes. One that was timed takes the measured seconds. One between two timed sizes of its family takes those of the
 formulas times a factor, measured over formula, that is interpolated in the logarithm of the size. Beyond the timed
 sizes, and in families that were not timed, it is the mean factor of what was timed of the same kind and dtype: else
-kernels would look fast because nobody timed them, and plans would be made of those.
+kernels would look fast because nobody timed them, and plans would be made of those. One that cannot run on the device,
+for lack of memory or of an implementation, has no price.
 """
 
 from __future__ import annotations
@@ -104,6 +105,11 @@ def with_measured(device: Device, kernels: Sequence[Kernel], seconds: Floats, fo
 def is_measured(device: Device, kernel: Kernel) -> bool:
     """Whether the kernel itself was timed on the device."""
     return device.measured is not None and kernel.name is not None and kernel.name.name in device.measured.kernels
+
+
+def can_run(device: Device, kernel: Kernel) -> bool:
+    """False where it was tried on the device and failed."""
+    return device.measured is None or kernel.name is None or kernel.name.name not in device.measured.failed
 
 
 def least_factor(device: Device, formulas: Formulas) -> float:

@@ -16,6 +16,7 @@ from alpa_explore.cost.group_collectives import rows_seconds
 from alpa_explore.cost.kernels import (
     NO_SIZES,
     Kernel,
+    KernelKind,
     KernelName,
     Sizes,
     cast_elements,
@@ -26,7 +27,7 @@ from alpa_explore.cost.kernels import (
     product_sizes,
     routed_bytes,
 )
-from alpa_explore.cost.measured import is_measured, kernel_name
+from alpa_explore.cost.measured import can_run, is_measured, kernel_name
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import GATHERS, ROUTED, packet
@@ -298,7 +299,10 @@ class CostModel:
         for others in zip(*(self.others(operator, tensors, strategy) for strategy in strategies), strict=True):
             unlike = {kernel: place for place, kernel in enumerate(dict.fromkeys(others))}
             seconds += kernels_seconds(self.device, list(unlike))[[unlike[kernel] for kernel in others]]
-        kept = _fastest(strategies, seconds)
+        runs = np.array([can_run(self.device, kernel) for kernel in kernels])[[distinct[work] for work in works]]
+        if runs.any():  # else none is better than another
+            seconds = np.where(runs, seconds, np.inf)
+        kept = [place for place in _fastest(strategies, seconds) if seconds[place] < np.inf]
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
             read, made = ([places[kept] for places in side] for side in (read, made))
@@ -321,7 +325,7 @@ class CostModel:
         if low is None and not routed and unfused is None:
             return ()
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-        if unfused is not None:
+        if unfused is not None and (low is None or routed):
             beside = not is_measured(self.device, self.kernel(operator, tensors, strategy))  # else it was timed as well
             moved = unfused.moved_bytes * strategy.work_share * beside
             return (Kernel(flops=float(moved > 0), bytes_accessed=moved, dtype=outputs[0].dtype, matrix=False),)
@@ -460,12 +464,15 @@ def _kernel(
     if packet(operator.kind) in ROUTED:
         moved, _ = routed_bytes(operator, inputs, share, sizes)
     slowdown = 1.0 if operator.unfused is None else operator.unfused.slowdown
+    in_float32 = operator.unfused is not None and operator.unfused.in_float32
+    if operator.unfused is not None and packet(operator.kind) == "aten.convolution":
+        sizes = NO_SIZES  # its slowdown is that of small sizes too, as that of the backward pass
     return Kernel(
         flops=operator.flops * share * slowdown,
         bytes_accessed=moved + weight_again,
-        dtype=kernel_dtype(operator, inputs, outputs),
+        dtype="float32" if in_float32 else kernel_dtype(operator, inputs, outputs),
         matrix=heavy,
-        kind=kernel_kind(operator, heavy),
+        kind=KernelKind.PRODUCT if in_float32 else kernel_kind(operator, heavy),
         sizes=sizes,
         steps=steps,
         name=name,

@@ -3,19 +3,25 @@
 The graph has one operator for what a fused kernel computes, with one pass over each tensor. PyTorch has not always such
 a kernel. All of a graph's operators of a kind are treated alike; the figures are in `tuning`.
 
-- Attention without mask is flash attention. With a mask, with a window (of which PyTorch makes a mask of all scores in
-  every call, and as many heads of keys and values as of queries), or where heads of values have another size, it is
-  the memory-efficient kernel, which skips no blocks under a mask. Sinks are no argument of it: a model spells such
-  attention out, reads and writes all scores in each step, and keeps their shares.
+- Torch.compile lets no model of transformers leave out its masks (PyTorch 2.13 says it exports): causal attention has
+  one of all scores, which all its layers share, and other attention one whose rows are one number, expanded. Fused
+  kernels take no such mask, so that is computed in float32, score by score.
+- Attention without mask is flash attention. With a mask, or a window (of which PyTorch makes a mask of all scores in
+  every call, and as many heads of keys and values as of queries), it is cuDNN's, with large heads, or where those of
+  values have another size, the memory-efficient kernel; neither skips blocks under a mask. Sinks are no argument of
+  it: a model spells such attention out, reads and writes all scores in each step, and keeps their shares.
+- A product whose operands or result have rows in memory that are no multiples of 16 bytes is slow; torch.compile pads
+  them.
 - A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
   copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
 - Norms and log-softmax read their tensor again once they know its statistics.
-- Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered, the
-  gate computed, results weighted, put back and summed, and backward added by sorted indices.
+- Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered,
+  the gate computed, results weighted, put back and summed, and backward added by sorted indices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,10 +31,15 @@ from alpa_explore.graph.counts import ROUTED, attention_flops, attention_window,
 from alpa_explore.units import DTYPE_BYTES
 
 _ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
+_PRODUCTS, _TRANSPOSES = ("aten.mm", "aten.addmm"), ("aten.t", "aten.permute", "aten.transpose")
 _CONVOLUTION, _CONVOLUTION_BACKWARD = "aten.convolution", "aten.convolution_backward"
-_MASK, _SINK = 3, 12
+_MASK, _CAUSAL, _SINK = 3, 4, 12
 """Places of arguments of attention."""
+_OF_TRANSFORMERS = "sdpa_attention.py"
+"""The file of transformers that calls torch's attention."""
 _INDEX_BYTES = 8
+_PRODUCTS_OF_FLASH = {False: 1.0, True: 4 / 5}
+"""Products of the backward pass over those of flash attention, which computes the scores again."""
 _PERMUTATIONS = 3
 """Kept for every row of experts: its place among the sorted rows, its token, and its place among the unsorted ones."""
 
@@ -36,30 +47,40 @@ _PERMUTATIONS = 3
 def as_plain_pytorch(graph: TrainingGraph, *, fuses: bool) -> TrainingGraph:
     """`graph` with its operators as PyTorch runs them; with `fuses` a compiler fuses the pointwise kernels."""
     differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
-    return replace(graph, operators=tuple(_plain(o, graph, o.index in differentiated, fuses) for o in graph.operators))
+    shared: set[tuple[int, ...]] = set()
+    """Shapes of masks that another layer keeps."""
+    return replace(
+        graph, operators=tuple(_plain(o, graph, o.index in differentiated, fuses, shared) for o in graph.operators)
+    )
 
 
-def _plain(operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool) -> Operator:
+def _plain(
+    operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool, shared: set[tuple[int, ...]]
+) -> Operator:
     name, launches = packet(operator.kind), operator.launches
     inputs = [graph.tensors[t] for t in operator.inputs]
     found: Unfused | None = None
     if name in (_ATTENTION, _ATTENTION_BACKWARD):
         forward = operator if operator.forward is None else graph.operators[operator.forward]
         if packet(forward.kind) == _ATTENTION:
-            found, more = _attention(operator, forward, graph, keeps)
+            found, more = _attention(operator, forward, graph, keeps, shared if fuses else None)
             launches += more
     elif name in ROUTED:
         found = _experts(operator, inputs, keeps, fuses)
         launches += tuning.EXPERT_LAUNCHES
     elif name in (_CONVOLUTION, _CONVOLUTION_BACKWARD):
         found = _convolution(operator, inputs[name == _CONVOLUTION_BACKWARD :][1], fuses)
+    elif name in _PRODUCTS:
+        found = _product(operator, graph, fuses)
     elif name in tuning.PASSES_AGAIN and not fuses:
         found = Unfused(moved_bytes=round(operator.bytes_accessed * tuning.PASSES_AGAIN[name]))
     return operator if found is None else replace(operator, unfused=found, launches=launches)
 
 
-def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool) -> tuple[Unfused | None, int]:
-    """(how attention runs, kernels beside its own)."""
+def _attention(
+    operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool, shared_masks: set[tuple[int, ...]] | None
+) -> tuple[Unfused | None, int]:
+    """(how attention runs, kernels beside its own); `shared_masks` for software that compiles."""
     query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
     samples, heads, rows, _ = query.shape
     shared, columns, width = key.shape[1], key.shape[2], key.shape[3] + value.shape[3]
@@ -68,12 +89,30 @@ def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keep
     mask, windowed = arguments[_MASK], attention_window(_ATTENTION, arguments) > 0
     all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
     backward = operator.phase is Phase.BACKWARD
+    small = element == 2 and key.shape[3] == value.shape[3] <= tuning.MASKED_HEAD
+    masked_rate = tuning.MASKED_ATTENTION if small else tuning.EFFICIENT_ATTENTION
     if len(arguments) > _SINK and arguments[_SINK] is not None:
         scores = samples * heads * rows * columns * element
         # The shares of all scores and the sink, and where in each row the largest is.
         kept = scores + samples * heads * rows * (element + _INDEX_BYTES) + repeated
         passes, launched = tuning.SPELLED_OUT[backward]
         return Unfused(slowdown=all_scores, moved_bytes=passes * scores, kept_bytes=kept * keeps), launched
+    if mask is None and not windowed and shared_masks is not None and forward.source.startswith(_OF_TRANSFORMERS):
+        if not arguments[_CAUSAL]:
+            scores, cast = samples * heads * rows * columns, query.elements + key.elements + value.elements
+            return Unfused(
+                slowdown=_PRODUCTS_OF_FLASH[backward],
+                moved_bytes=tuning.SCORE_BYTES[backward] * scores + tuning.CAST_BYTES * cast,
+                kept_bytes=(4 * scores + (4 - element) * cast + repeated * 4 // element) * keeps,
+                in_float32=True,
+            ), tuning.MASK_LAUNCHES
+        kept = repeated
+        if keeps and (rows, columns) not in shared_masks:
+            shared_masks.add((rows, columns))
+            kept += rows * columns * element
+        return Unfused(
+            slowdown=all_scores / masked_rate, moved_bytes=2 * repeated, kept_bytes=kept * keeps
+        ), tuning.MASK_LAUNCHES
     if mask is None and not windowed:
         unequal = key.shape[3] != value.shape[3]
         return (Unfused(slowdown=1 / tuning.EFFICIENT_ATTENTION) if unequal else None), 0
@@ -82,8 +121,29 @@ def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keep
     else:
         boolean = isinstance(mask, Ref) and graph.tensors[mask.tensor].dtype == "bool"
         kept = graph.tensors[mask.tensor].elements * element if isinstance(mask, Ref) and boolean else 0
-    slowdown = all_scores / tuning.EFFICIENT_ATTENTION
-    return Unfused(slowdown=slowdown, moved_bytes=2 * kept, kept_bytes=kept * keeps), tuning.MASK_LAUNCHES
+    return Unfused(
+        slowdown=all_scores / masked_rate, moved_bytes=2 * kept, kept_bytes=kept * keeps
+    ), tuning.MASK_LAUNCHES
+
+
+def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused | None:
+    rows = 8
+    unaligned = 0
+    for tensor in (*operator.inputs[-2:], operator.outputs[0]):
+        of, producer = graph.tensors[tensor], graph.tensors[tensor].producer
+        if DTYPE_BYTES[of.dtype] != 2:
+            return None
+        transposed = (
+            tensor != operator.outputs[0]
+            and producer is not None
+            and packet(graph.operators[producer].kind) in _TRANSPOSES
+        )
+        multiple = math.gcd(of.shape[0 if transposed else 1], 8)
+        rows = min(rows, multiple)
+        unaligned += of.bytes * (multiple < 8)
+    if rows == 8:
+        return None
+    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows])
 
 
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
@@ -97,6 +157,8 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     depth = weight.elements // first
     width = min(made, depth)
     share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
+    if made % 8 or depth % 8:
+        share *= tuning.UNALIGNED[4]
     # A compiler lays tensors out as cuDNN wants them.
     return Unfused(slowdown=1 / share, moved_bytes=0 if fuses else 2 * operator.bytes_accessed)
 

@@ -16,14 +16,25 @@ SOURCES_AT_ONCE = 16
 """Specs from which reshardings are searched together, where specs are more: a few MB."""
 EFFICIENT_ATTENTION = 0.6
 """Rate of PyTorch's memory-efficient attention over that of flash attention, as xFormers measured both."""
+LOOSE = ("float32", "float64")
+"""Dtypes whose products do not run on matrix units of 16-byte rows: any size is as fast as a multiple of 8."""
+UNALIGNED = {4: 0.4, 2: 0.24, 1: 0.14}
+"""Rate of a product of 16 bits whose rows in memory are multiples of so many numbers, and not of 8: with 4,100, 4,097
+and 50,257 columns on an H100 284, 97 and 99 TFLOP/s of 715 (tests/validation/data/on_gpu); of 2 the geometric mean."""
+SCORE_BYTES, CAST_BYTES = {False: 16, True: 28}, 6
+"""Attention in float32: bytes that are read and written for each score, by whether it is the backward pass (products
+write and read it, the softmax reads and writes it), and for each element that is cast from 16 bits."""
+MASKED_ATTENTION, MASKED_HEAD = 1.4, 128
+"""Rate of cuDNN's attention, which PyTorch 2.11 takes on an H100 where a mask without gradient and heads up to this
+size are given, over that of flash attention, all scores counted. Fitted to a compiled Llama-3.2-1B (data/gpu)."""
 MASK_LAUNCHES = 4
 """Kernels that make a mask of scores, and repeat heads of keys and values."""
 SPELLED_OUT = {False: (15, 10), True: (18, 14)}
 """By whether it is the backward pass: (passes over all scores, kernels) of attention with sinks that is spelled out:
 products, scale, mask, sink joined, largest score, difference, softmax, and their gradients."""
-CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 690.0
+CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 800.0
 """Rate of cuDNN's convolutions over that of a product: the share of a wide one, and at which output channels, or depth
-of the sum, half of it is reached. Fitted to a ResNet-50 on an H100 (data/gpu)."""
+of the sum, half of it is reached. Fitted to both passes of a ResNet-50 on an H100 (data/gpu)."""
 DEPTHWISE_BYTES = 0.97
 """Bytes for each FLOP of a depthwise convolution, at the bandwidth of the memory. Fitted to a ConvNeXt on an H100."""
 PASSES_AGAIN = {

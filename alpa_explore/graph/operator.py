@@ -70,6 +70,8 @@ class Unfused:
     """Read and written by kernels beside its own."""
     kept_bytes: int = 0
     """Kept for the backward pass beside tensors of the graph."""
+    in_float32: bool = False
+    """Whether it is attention as products of all scores in float32."""
 
 
 Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"

@@ -95,7 +95,7 @@ def _shapes(
 ) -> tuple[Tensor, Tensor]:
     _check(query, key, value, mask)
     output = query.new_empty(*query.shape[:-1], value.shape[-1])
-    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+    return _laid_out(output, query, mask), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
 
 
 def _backward_shapes(
@@ -137,13 +137,13 @@ def attention(
         given = (t.index_select(2, natural) for t in (query, key, value))
         made = attention(*given, None, causal, scale, window=window, softcap=softcap, sink=sink)
         output, logsumexp = (zigzag(t, 2, chunks) for t in made)
-        return rows_of_heads(output), logsumexp
+        return _laid_out(output, query, mask), logsumexp
     if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
         output, logsumexp = found[0], found[1]
         if sink is not None:
             output, logsumexp = with_sink(output, logsumexp, sink)
-        return rows_of_heads(output.to(query.dtype)), logsumexp
+        return _laid_out(output.to(query.dtype), query, mask), logsumexp
     scores = _masked(_products(query, key, scale, softcap), mask, causal, first[2], window, chunks)
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
@@ -152,7 +152,7 @@ def attention(
     output = shares @ _for_each_query_head(value, query).to(scores.dtype)
     if sink is not None:
         output, logsumexp = with_sink(output, logsumexp, sink)
-    return rows_of_heads(output.to(query.dtype)), logsumexp
+    return _laid_out(output.to(query.dtype), query, mask), logsumexp
 
 
 @operator(
@@ -298,6 +298,16 @@ def rows_of_heads(tensor: Tensor) -> Tensor:
     """[b, h, s, d] with the heads of a position side by side in memory, as fused kernels write it: a model's
     transpose and reshape to [b, s, h·d] then moves nothing."""
     return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _laid_out(output: Tensor, query: Tensor, mask: Tensor | None) -> Tensor:
+    """`output` as torch's kernels write it: flash attention in the order of dims that the queries have in memory,
+    memory-efficient attention, which takes masks, with the heads of a position side by side."""
+    if mask is not None or output.shape != query.shape:
+        return rows_of_heads(output)
+    strides = torch.empty_like(query, device="meta").stride()
+    order = sorted(range(4), key=lambda dim: -strides[dim])
+    return output.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
 
 
 def _fits_flash(

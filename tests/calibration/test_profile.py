@@ -22,7 +22,7 @@ from alpa_explore.cost.measured import is_measured, measured_kernel
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.plans.rebuild import details_of
-from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
+from alpa_explore.plans.report.error_bands import band_of, measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 
@@ -177,6 +177,7 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
         (lambda body: body["kernels"][0].update(seconds=-1.0), "kernels[0].seconds is '-1.0'"),
         (lambda body: body["kernels"][0].update(seconds=0), "kernels[0] takes no time"),
         (lambda body: body["kernels"][0].update(sizes=[1, 2]), "kernels[0].sizes"),
+        (lambda body: body.update(failed=["a"]), "failed does not name kernels"),
     ],
 )
 def test_a_damaged_store_is_refused_with_the_place(
@@ -288,6 +289,8 @@ def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
         times[each.name] = times.get(each.name, 0) + 1
         if each.name == wanted[0].name:
             raise torch.OutOfMemoryError("the device is full\nand more")
+        if each.name == wanted[2].name:
+            raise ValueError("a target out of range")
         spread = 0.9 / times[each.name] if each.name == wanted[1].name else 0.0
         return Timed(seconds=each.seconds, host_seconds=0.0, spread=spread)
 
@@ -299,6 +302,51 @@ def test_a_kernel_that_fails_or_varies_is_named_and_the_others_are_timed(
     assert times[wanted[1].name] == 2
     assert (found.timed, found.left) == (len(found.store.kernels), 0)
     assert wanted[0].name not in found.store.kernels
+    assert found.store.failed == {wanted[0].name: "the device is full"}
+    assert found.untimed == ((wanted[2].name, "a target out of range"),)
+    again = profile(plan, seconds=600, kind="cpu", store=found.store)
+    assert times[wanted[1].name] > 2, "what varied is timed again with the store, as what failed is"
+    assert again.known == found.timed - 1
+
+
+def test_a_strategy_whose_kernel_cannot_run_has_no_price_and_the_plan_says_why(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    used = next(each for each in plan_kernels(plan) if each.kernel.matrix)
+    every = [each.name for each in wanted if each.kernel.name and each.kernel.name.family == _family(used)]
+    timed = store(wanted, 1.0)
+    for failed in ([used.name], every):
+        kernels = timed.with_kernels((), dict.fromkeys(failed, "the device is full"))
+        assert kernels.digest != timed.digest
+        path = tmp_path_factory.mktemp("stores") / "kernels.json"
+        path.write_text(json.dumps(kernels.as_json()))
+        assert read_kernel_store(str(path)).failed == kernels.failed
+        found = replanned(plan, kernels)
+        needed = {each.name for each in plan_kernels(found)} & set(failed)
+        assert bool(needed) == (failed == every), "where no strategy runs none is better than another"
+        assert "(the device is full): strategies that need such a kernel have no price" in plan_report(found)
+
+
+def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
+    assert band_of(plan, "seconds") is None
+    errors = []
+    for kernels in (wanted[:1], wanted[:20], wanted):
+        made = replanned(plan, replace(store(kernels, 1.0), device="x86_64 CPU"))
+        band, share = band_of(made, "seconds"), measured_share(made)
+        assert band is not None
+        assert share is not None
+        assert band.fraction == pytest.approx(0.269 * share + 0.448 * (1 - share))
+        assert f"{100 * share:.0f} % of the computing time" in plan_report(made)
+        errors.append(band.fraction)
+        assert band_of(made, "bytes") is None, "kernels that were timed say nothing of memory"
+    assert errors == sorted(errors, reverse=True)
+    of_gpu = replanned(plan, replace(store(wanted, 1.0), device="NVIDIA H100 80GB HBM3"))
+    assert band_of(of_gpu, "seconds") is None, "of GPUs there is no record of plans with timed kernels"
+
+
+def _family(wanted: WantedKernel) -> str:
+    assert wanted.kernel.name is not None
+    return wanted.kernel.name.family
 
 
 def test_kernels_that_nobody_timed_are_as_slow_beside_their_formulas_as_others_of_their_kind(

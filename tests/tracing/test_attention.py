@@ -197,3 +197,15 @@ def test_a_shard_of_causal_queries_says_which_is_its_first():
     ]
     for complete, parts in zip(whole, itertools.zip_longest(*halves), strict=True):
         torch.testing.assert_close(torch.cat(parts, 2), complete)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 2, 3), (2, 0, 1, 3)])
+def test_its_output_lies_in_memory_as_that_of_torch(order: tuple[int, ...]) -> None:
+    shape = torch.randn(2, 3, 5, 8).permute(order).shape
+    query = torch.randn(shape).permute([order.index(dim) for dim in range(4)])
+    expected = F.scaled_dot_product_attention(query, query, query)
+    for device in ("cpu", "meta"):
+        (found, _) = torch.ops.alpa_explore.attention(
+            query.to(device), query.to(device), query.to(device), None, False, 8**-0.5
+        )
+        assert found.stride() == expected.stride()

@@ -589,6 +589,59 @@ def _(net, x):
     return torch.einsum("bihd,bjhd,bijh,bjhe->bihe", q, k, dec, v).square().mean()
 
 
+@built("messages by index_add", lambda g: (normal(g, 5, 8),))
+class Messages(nn.Module):
+    """message passing: gather by edges, an MLP of each edge, index_add at its target"""
+
+    def __init__(self):
+        super().__init__()
+        self.edge, self.head = mlp(8, 16, 8), nn.Linear(8, 1)
+        self.register_buffer("source", torch.tensor([2, 0, 1, 4, 4, 3, 0, 1, 2]))
+
+    def forward(self, x):
+        source, target = self.source, (self.source + 1) % x.shape[1]
+        sent = self.edge(x.index_select(1, source))
+        kept = torch.zeros_like(x).index_copy(1, source[:3], sent[:, :3])
+        return self.head(F.elu(kept.index_add(1, target, sent))).square().mean()
+
+
+@built("latents attend", lambda g: (normal(g, 9, 6), numbers(g, 5)))
+class Latents(nn.Module):
+    """Perceiver: latents attend to many inputs and to each other, twice with the same weights"""
+
+    def __init__(self):
+        super().__init__()
+        self.latents, self.q = nn.Parameter(torch.randn(4, 8)), nn.Linear(8, 8)
+        self.kv, self.head = nn.Linear(6, 16), nn.Linear(8, 5)
+        self.body = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
+
+    def forward(self, x, y):
+        h = self.latents.repeat(x.shape[0], 1, 1)
+        for _ in range(2):
+            keys, values = self.kv(x).chunk(2, -1)
+            h = self.body(h + F.scaled_dot_product_attention(self.q(h)[:, None], keys[:, None], values[:, None])[:, 0])
+        return F.cross_entropy(self.head(h.mean(1)), y, label_smoothing=0.1)
+
+
+@built("object queries", lambda g: (normal(g, 3, 16, 16), numbers(g, 6, 6), numbers(g, 7, 6)))
+class ObjectQueries(nn.Module):
+    """DETR: queries attend to themselves and to the features of an image; the matched ones are gathered"""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.MaxPool2d(2))
+        self.queries, self.classes = nn.Embedding(6, 8), nn.Linear(8, 7)
+        self.own, self.cross = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+        self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(2))
+
+    def forward(self, x, match, y):
+        found = self.features(x).flatten(2).transpose(1, 2)
+        q = self.queries.weight.expand(x.shape[0], -1, -1)
+        h = self.norms[0](q + self.own(q, q, q, need_weights=False)[0])
+        h = self.norms[1](h + self.cross(h, found, found, need_weights=False)[0])
+        return F.cross_entropy(self.classes(h.gather(1, match[..., None].expand_as(h))).flatten(0, 1), y.flatten())
+
+
 @built(
     "graph scatter index_put",
     lambda g: (normal(g, 12), numbers(g, SAMPLES, 2), normal(g, 8)),

@@ -21,11 +21,7 @@ TRACED_OTHERWISE = (
     "nearest upsampling",
     "skips of a u-net",
     "attention with learned biases",
-    "attention within a window",
-    "cross attention bool mask",
-    "encoder layer of torch",
     "encoder with mask input",
-    "mha causal seq first",
     "nn.Transformer",
     "bag of tokens",
     "embedding bags mean max padding",
@@ -35,12 +31,11 @@ TRACED_OTHERWISE = (
     "stft istft",
     "s4d",
 )
-"""Masks that a CPU's attention casts, the layout of its result, and operators that traces of torch decompose."""
+"""Masks that a CPU's attention casts, and operators that traces of torch decompose."""
 NOT_YET = (
     "codebook of averages",
     "supervised contrastive",
     "orthogonal",
-    "graph scatter index_put",
     "sparsemax cums",
     "uncertainty weights",
     "cholesky svd",

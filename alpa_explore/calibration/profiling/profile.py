@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ import torch
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
-from alpa_explore.calibration.profiling.timing import Timed, timed
+from alpa_explore.calibration.profiling.timing import NotTimed, Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
 from alpa_explore.cluster.presets import preset_names
@@ -42,10 +43,12 @@ class Profile:
     plan_share: float
     """Of the kernel time of the plan that was last made: the share of the kernels in the store."""
     failed: tuple[tuple[str, str], ...]
-    """(kernel, why it could not be timed)."""
+    """(kernel, why it cannot run on the device): it is in the store, and strategies that need it have no price."""
+    untimed: tuple[tuple[str, str], ...]
+    """(kernel, why it could not be timed): its price is that of the formulas."""
     unsteady: tuple[str, ...]
     """Kernels whose runs differed by more than `tuning.STEADY`, also when they were timed again: another program may
-    use the device."""
+    use the device. The next profile with the store times them anew."""
 
 
 class Profiling:
@@ -64,12 +67,14 @@ class Profiling:
         cancel: threading.Event | None = None,
     ) -> None:
         self._every = {wanted.name: wanted for wanted in wanted_kernels(plan)}
-        self._known = frozenset(store.kernels.keys() & self._every.keys())
+        steady = {name for name, kernel in store.kernels.items() if kernel.spread <= tuning.STEADY}
+        self._known = frozenset(steady & self._every.keys())
         self._store, self._progress, self._cancel = store, progress, cancel
         self._end = time.monotonic() + seconds
         self._plan, self._of_plan = plan, plan_kernels(plan)
         self._found: dict[str, MeasuredKernel] = {}
         self._failed: dict[str, str] = {}
+        self._untimed: dict[str, str] = {}
         self._unsteady: list[str] = []
 
     def waiting(self) -> Iterator[WantedKernel]:
@@ -93,19 +98,18 @@ class Profiling:
         yield from of(self._of_plan)
         yield from of(tuple(self._every.values()))
 
-    def add(self, wanted: WantedKernel, found: Timed | str) -> None:
+    def add(self, wanted: WantedKernel, found: Timed | NotTimed) -> None:
         """What was measured of a kernel, or why it was not."""
         self._every.setdefault(wanted.name, wanted)
-        if isinstance(found, str):
-            self._failed[wanted.name] = found
+        if isinstance(found, NotTimed):
+            (self._untimed if found.runs else self._failed)[wanted.name] = found.why
             return
         assert wanted.kernel.name is not None, "a wanted kernel has a name"
         self._found[wanted.name] = measured_kernel(wanted.kernel, wanted.kernel.name, **found._asdict())
         if found.spread > tuning.STEADY:
             self._unsteady.append(wanted.name)
         if self._progress is not None:
-            done = len(self._known) + len(self._found) + len(self._failed)
-            self._progress(done, len(self._every), self._plan_share())
+            self._progress(len(self._every) - self._left(), len(self._every), self._plan_share())
 
     def result(self) -> Profile:
         """What is known now."""
@@ -113,11 +117,15 @@ class Profiling:
             store=self._store_now(),
             timed=len(self._found),
             known=len(self._known),
-            left=len(self._every) - len(self._known) - len(self._found) - len(self._failed),
+            left=self._left(),
             plan_share=self._plan_share(),
             failed=tuple(self._failed.items()),
+            untimed=tuple(self._untimed.items()),
             unsteady=tuple(self._unsteady),
         )
+
+    def _left(self) -> int:
+        return len(self._every) - len(self._known) - len(self._found) - len(self._failed) - len(self._untimed)
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._end or (self._cancel is not None and self._cancel.is_set())
@@ -140,7 +148,7 @@ class Profiling:
         return True
 
     def _store_now(self) -> KernelStore:
-        return self._store.with_kernels(tuple(self._found.values()))
+        return self._store.with_kernels(tuple(self._found.values()), self._failed)
 
     def _plan_share(self) -> float:
         kernels = {**self._store.kernels, **self._found}
@@ -182,7 +190,11 @@ def profile_here(
     return profiling.result()
 
 
-def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | str:
+_CANNOT_RUN = re.compile(r"out of memory|can't allocate memory|not implemented|not supported|CUDA error", re.IGNORECASE)
+"""In torch's words; not that an input has a value that the kernel does not take."""
+
+
+def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
     """The time of a kernel on a device of `kind`, measured again where its runs differ much; or why it cannot be
     timed."""
     try:
@@ -190,7 +202,9 @@ def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | str:
         if measured.spread > tuning.STEADY:
             measured = min(measured, timed(wanted, kind), key=lambda each: each.spread)
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
-        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        cannot = isinstance(error, torch.OutOfMemoryError | NotImplementedError) or _CANNOT_RUN.search(str(error))
+        return NotTimed(why, runs=not cannot)
     return measured
 
 
@@ -203,7 +217,9 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
     """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
     another driver or torch are kept, and the store names both."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = KernelStore(**device, date=today, kernels={})
+    here = KernelStore(
+        device=device["device"], driver=device["driver"], software=device["software"], date=today, kernels={}
+    )
     name = plan.cluster.device.name
     if name in preset_names() and not here.may_be_of(name):
         raise OptionError(

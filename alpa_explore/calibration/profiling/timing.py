@@ -36,9 +36,18 @@ class Timed(NamedTuple):
     """(third quartile − first quartile) / median of the runs."""
 
 
+class NotTimed(NamedTuple):
+    """Why a kernel was not timed."""
+
+    why: str
+    runs: bool
+    """False where the device cannot run it; else it is random inputs that it cannot have."""
+
+
 @torch.no_grad()
 def timed(wanted: WantedKernel, kind: str) -> Timed:
-    """Time a kernel on a device of `kind`. RuntimeError, or what else torch raises, where it does not run there.
+    """Time a kernel on a device of `kind`; where that has no memory for several sets of inputs, with one.
+    RuntimeError, or what else torch raises, where it does not run there.
 
     A device that is a CPU is one core, as each rank of a run has: its time is that of the thread, without what other
     programs take meanwhile.
@@ -46,16 +55,22 @@ def timed(wanted: WantedKernel, kind: str) -> Timed:
     threads = torch.get_num_threads()
     if kind == "cpu":
         torch.set_num_threads(1)
+    clock = Clock(kind, 1, tuning.PROFILE_RUN_SECONDS, time.thread_time)
     try:
-        return _timed(wanted, Clock(kind, 1, tuning.PROFILE_RUN_SECONDS, time.thread_time))
+        try:
+            return _timed(wanted, clock, tuning.MOST_COPIES_OF_INPUTS)
+        except torch.OutOfMemoryError:
+            pass  # and its frame, with the tensors in it
+        torch.cuda.empty_cache()
+        return _timed(wanted, clock, 1)
     finally:
         torch.set_num_threads(threads)
 
 
-def _timed(wanted: WantedKernel, clock: Clock) -> Timed:
+def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     high = 2 if wanted.update else _bound_of_indices(wanted)
     size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
-    copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), tuning.MOST_COPIES_OF_INPUTS)
+    copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), most)
     sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
     step: Callable[[], object]
     step, calls = (update(wanted, sets), copies) if wanted.update else (_in_turn(wanted, sets, clock.kind), 1)

@@ -90,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
             {
                 **row_of(made, "device=store.device timed known left plan_share"),
                 "failed": [list(pair) for pair in made.failed],
+                "untimed": [list(pair) for pair in made.untimed],
                 "unsteady": list(made.unsteady),
             }
         )
@@ -101,5 +102,7 @@ def run(options: argparse.Namespace) -> int:
     if made.unsteady:
         print(f"{len(made.unsteady):,} kernels vary by more than 20 %: another program may use the device; run again")
     for kernel, why in made.failed:
+        print(f"does not run, so that strategies with it have no price: {printable(kernel)}: {printable(why)}")
+    for kernel, why in made.untimed:
         print(f"not timed: {printable(kernel)}: {printable(why)}")
     return 0

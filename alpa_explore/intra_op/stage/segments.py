@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cost.fusion import is_fusible
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, Ref, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product, is_view, packet
 from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.stage.recomputation import CHECKPOINTS, HALF, LAYERS, NONE, Recomputation
@@ -28,8 +28,9 @@ _HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKi
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 _THERE = (TensorKind.PARAMETER, *GIVEN_KINDS)
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
-_SAVED_FOR_SHAPE = frozenset({"aten.gather"})
-"""Of ATen's, in PyTorch 2.13 (`derivatives.yaml`)."""
+_SAVED_FOR_SHAPE = {"aten.gather": 0, "aten.index_add": 3, "aten.index_copy": 3}
+"""Kind -> the argument of which its derivative asks the shape alone, and which autograd saves whole (`derivatives.yaml`
+of PyTorch 2.13)."""
 _DRAWS = frozenset({"aten.native_dropout", "aten.bernoulli", "aten.rand_like"})
 """Their mask takes less memory than what they read."""
 
@@ -324,8 +325,11 @@ def _held_by_pytorch(graph: TrainingGraph) -> Iterator[int]:
     differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
     for operator in graph.forward_operators:
         yield from (t for t in operator.outputs if graph.tensors[t].kind is TensorKind.RETURNED)
-        if packet(operator.kind) in _SAVED_FOR_SHAPE and operator.index in differentiated:
-            yield operator.inputs[0]
+        place = _SAVED_FOR_SHAPE.get(packet(operator.kind))
+        if place is not None and operator.index in differentiated:
+            saved = operator.arguments[place]
+            assert isinstance(saved, Ref), "an operator of tensors"
+            yield saved.tensor
 
 
 def _of_own(places: _Places, reader: Operator, producer: int | None, backward: bool) -> bool:

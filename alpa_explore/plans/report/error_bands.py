@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band, is_tight
+from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, band_with_timed, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.accuracy.tuning import MUCH_OVERHEAD
 from alpa_explore.cluster import Cluster
@@ -28,7 +28,14 @@ _OTHER_BLOCKS = {"convolution", "scan"}
 
 def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
     """The band of the plan's times ('seconds') or sizes ('bytes'); None where it is not known."""
-    return plan.remembered(f"error band of {quantity}", lambda: error_band(_case(plan), quantity))
+    return plan.remembered(f"error band of {quantity}", lambda: _band(plan, quantity))
+
+
+def _band(plan: PlanValue, quantity: Quantity) -> Band | None:
+    band, store, share = error_band(_case(plan), quantity), plan.cluster.device.measured, measured_share(plan)
+    if quantity == "bytes" or store is None or share is None or plan.cluster.others:
+        return band
+    return band_with_timed(band, share, store.device)
 
 
 def _case(plan: PlanValue) -> Case | None:
@@ -72,7 +79,11 @@ def measured_sentence(plan: PlanValue) -> str:
     if share is None or store is None:
         return ""
     where = f"{store.device} ({store.date}, {store.software})"
-    return f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+    text = f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+    for name, why in tuple(store.failed.items())[:1]:
+        of = f"{len(store.failed):,} did not run there, as" if len(store.failed) > 1 else "One did not run there,"
+        text += f" {of} {printable(name)} ({printable(why)}): strategies that need such a kernel have no price."
+    return text
 
 
 def band_short(band: Band | None) -> str:

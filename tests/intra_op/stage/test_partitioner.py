@@ -74,14 +74,14 @@ def test_the_bytes_held_are_those_that_the_partitioner_saves(kind: str) -> None:
     software = Cluster.parse("1x1:h100@compiled").software
     layered = assign_layers(graph, (0,) * len(graph.forward_operators), software=software)
     held = sum(layered.graph.tensors[t].bytes for t in layered.held[0])
-    assert held == pytest.approx(_saved_bytes(model, x), rel=0.03)
+    assert held == pytest.approx(saved_bytes(model, x), rel=0.03)
 
 
 def _loss(y: torch.Tensor) -> torch.Tensor:
     return y.float().sum()
 
 
-def _saved_bytes(model: nn.Module, x: torch.Tensor) -> int:
+def saved_bytes(model: nn.Module, x: torch.Tensor) -> int:
     """Bytes of what the partitioner passes from the forward to the backward pass, without parameters."""
     parameters = dict(model.named_parameters())
 

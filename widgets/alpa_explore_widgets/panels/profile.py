@@ -62,7 +62,12 @@ def _status(times: KernelTimes | None) -> str:
     text = f"{found.timed:,} kernels timed on {where}, {found.known:,} known before, {found.left:,} left: {share}."
     if found.unsteady:
         text += f" {len(found.unsteady):,} vary by more than 20 %: another program may use the device; profile again."
-    failed = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in found.failed)
-    return f'<p role="status">{text}</p>' + (
-        f"<p>Not timed, priced by formulas:</p><ul>{failed}</ul>" if failed else ""
+    lists = (
+        ("Do not run, so that strategies with them have no price", found.failed),
+        ("Not timed, priced by formulas", found.untimed),
+    )
+    return f'<p role="status">{text}</p>' + "".join(
+        f"<p>{title}:</p><ul>{''.join(f'<li>{escape(name)}: {escape(why)}</li>' for name, why in kernels)}</ul>"
+        for title, kernels in lists
+        if kernels
     )

@@ -1,0 +1,106 @@
+"""Operators as plain PyTorch runs them: slower kernels, and what the backward pass keeps of them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import alpa_explore as ax
+from alpa_explore.cluster import Cluster
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from tests.intra_op.stage.test_partitioner import saved_bytes
+
+SAMPLES, LENGTH, HEADS, HEAD = 2, 37, 4, 16
+WIDTH = HEADS * HEAD
+
+
+def layered(graph: TrainingGraph, software: str) -> LayeredGraph:
+    return assign_layers(
+        graph, (0,) * len(graph.forward_operators), software=Cluster.parse(f"1x1:h100@{software}").software
+    )
+
+
+def kept_bytes(graph: TrainingGraph, software: str) -> int:
+    found = layered(graph, software)
+    beside = sum(o.unfused.kept_bytes for o in found.graph.operators if o.unfused is not None)
+    return beside + sum(found.graph.tensors[t].bytes for t in found.held[0])
+
+
+class Mixer(nn.Module):
+    """A block of attention, by torch's function or by that of transformers, which calls it."""
+
+    def __init__(self, call, groups: int = 1) -> None:
+        super().__init__()
+        self.call, self.num_key_value_groups = call, groups
+        self.q, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.k, self.v = (nn.Linear(WIDTH, WIDTH // groups) for _ in range(2))
+
+    def forward(self, x):
+        q, k, v = (of(x).view(SAMPLES, LENGTH, -1, HEAD).transpose(1, 2) for of in (self.q, self.k, self.v))
+        return self.out(self.call(self, q, k, v).reshape(SAMPLES, LENGTH, WIDTH))
+
+
+def of_transformers(causal: bool):
+    found = pytest.importorskip("transformers.integrations.sdpa_attention").sdpa_attention_forward
+    return lambda module, q, k, v: found(module, q, k, v, None, is_causal=causal)[0]
+
+
+def score_by_score(module, q, k, v):
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+
+def loss(y: torch.Tensor) -> torch.Tensor:
+    return y.float().sum()
+
+
+def test_a_compiled_encoder_of_transformers_keeps_what_the_partitioner_saves_of_attention_in_float32() -> None:
+    x = torch.randn(SAMPLES, LENGTH, WIDTH, dtype=torch.bfloat16)
+    graph = ax.capture(Mixer(of_transformers(False)).to(torch.bfloat16), (x,), loss=loss)
+    expected = saved_bytes(Mixer(score_by_score).to(torch.bfloat16), x)
+    # The sum of each row of scores is kept in place of its largest, and that of the fused kernel.
+    assert kept_bytes(graph, "compiled") == pytest.approx(expected, abs=2 * 4 * SAMPLES * HEADS * LENGTH)
+    assert kept_bytes(graph, "eager") < expected - 4 * SAMPLES * HEADS * LENGTH**2
+
+
+def test_a_compiled_decoder_of_transformers_keeps_one_mask_and_keys_for_each_head_of_queries() -> None:
+    x = torch.randn(SAMPLES, LENGTH, WIDTH, dtype=torch.bfloat16)
+    model = nn.Sequential(*(Mixer(of_transformers(True), groups=2) for _ in range(3))).to(torch.bfloat16)
+    graph = ax.capture(model, (x,), loss=loss)
+    repeated = 3 * 2 * SAMPLES * LENGTH * WIDTH // 2 * 2
+    assert kept_bytes(graph, "compiled") == kept_bytes(graph, "eager") + repeated + 2 * LENGTH**2
+
+
+def head_seconds(rows: int, columns: int, software: str) -> float:
+    """Of the kernels of a wide layer, a microbatch."""
+    with torch.device("meta"):
+        model = nn.Linear(1024, columns, bias=False, dtype=torch.bfloat16)
+        x = torch.randn(rows, 1024, dtype=torch.bfloat16, requires_grad=True)
+    plan = ax.plan(
+        ax.capture(model, (x,), loss=loss), f"1x1:h100@{software}", num_microbatches=1, num_layers=1, cache=False
+    )
+    return sum(o.compute_seconds for o in plan.stages[0].operators if o.op.startswith("aten.mm"))
+
+
+def test_products_whose_rows_in_memory_are_no_multiples_of_16_bytes_are_slow_unless_they_are_compiled() -> None:
+    aligned = head_seconds(4096, 50304, "eager")
+    assert head_seconds(4096, 50257, "eager") > 3 * aligned
+    assert head_seconds(4096, 50300, "eager") == pytest.approx(aligned / 0.4, rel=0.1)
+    assert head_seconds(4095, 50304, "eager") == pytest.approx(aligned, rel=0.02), "tokens are not in a row"
+    assert head_seconds(4096, 50257, "compiled") < 2 * head_seconds(4096, 50304, "compiled"), "copies of what is padded"
+
+
+def test_the_backward_pass_of_a_convolution_takes_about_twice_its_forward_pass() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*(nn.Conv2d(a, b, 1, bias=False) for a, b in ((3, 96), (96, 24), (24, 96), (96, 24))))
+        x = torch.randn(64, 3, 56, 56)
+    graph = ax.capture(model.to(torch.bfloat16), (x.to(torch.bfloat16),), loss=loss)
+    plan = ax.plan(graph, "1x1:h100@eager", num_microbatches=1, num_layers=1, cache=False)
+    seconds = {o.name: o.compute_seconds for o in plan.stages[0].operators if o.op.startswith("aten.convolution")}
+    back = [s for name, s in seconds.items() if "backward" in name]
+    ahead = [s for name, s in seconds.items() if "backward" not in name]
+    assert len(back) == len(ahead) == 4
+    for forward, backward in zip(ahead[1:], back[-2::-1], strict=True):
+        assert 1.5 < backward / forward < 2.5
