@@ -89,7 +89,7 @@ def _auto(
         kept = possible_strategies(problem, memory)
         smaller, limit = restricted(problem, kept), memory.restricted(kept)
         varying = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
-        reduced = simplify(smaller, dominance=False, keep=frozenset(varying))
+        reduced = simplify(smaller, keep=frozenset(varying))
     except Contradiction:
         return infeasible(solver="auto", started=started)
     core_bound = unlimited_bound - reduced.constant

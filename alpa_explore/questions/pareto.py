@@ -62,7 +62,7 @@ def pareto_frontier(
     """
     varying = frozenset(v for v, b in enumerate(node_bytes) if np.ptp(b) > 0)
     try:
-        reduced = simplify(problem, dominance=False, keep=varying)
+        reduced = simplify(problem, keep=varying)
     except Contradiction:
         return ()
     # A kept node may have lost strategies to arc consistency: the trail records which remain.
