@@ -8,7 +8,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     elimination                                     orders of min-plus variable elimination
     bounds                                          dual bounds by message passing, pruning, coordinate descent
     ilp                                             Eq. 1 as an ILP in PuLP
-    memory, composition                             time against memory; all layer ranges of a mesh together
+    memory, composition                             prices of memory; all layer ranges of a mesh together
     solve                                           `solve`: the steps of each solver
     solve_limited, range_bounds                     under a memory limit; lower bounds of all layer ranges, from short
                                                     runs of layers

@@ -101,8 +101,7 @@ def _reduced(
     problem: ShardingProblem, deadline: float, gap: float, *, eliminating: bool = True, ilp: bool = True
 ) -> _Answer:
     """Decompose the problem and solve each component, by elimination where `eliminating`, and by Eq. 1 where `ilp`."""
-    # Dominance costs more than it saves where the plain reductions already leave a narrow core.
-    parts = decompose(problem, dominance=not eliminating)
+    parts = decompose(problem)
     answers = []
     for component in parts.components:
         if not eliminating:
@@ -130,7 +129,7 @@ def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -
     pruned = prune_by_bound(problem, gap)
     if pruned.best is not None and pruned.closed:
         return _bounded(problem, pruned, gap)
-    parts = decompose(restricted(problem, pruned.kept), dominance=True)
+    parts = decompose(restricted(problem, pruned.kept))
     until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
     largest = tuning.EASY_ILP_VARIABLES if deadline == math.inf else bounds_tuning.LARGEST_ILP_VARIABLES
     answers = []

@@ -27,6 +27,7 @@ from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
+from alpa_explore.intra_op.memory import tuning as memory_tuning
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
@@ -88,7 +89,7 @@ def _auto(
         kept = possible_strategies(problem, memory)
         smaller, limit = restricted(problem, kept), memory.restricted(kept)
         varying = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
-        reduced = simplify(smaller, dominance=False, keep=frozenset(varying))
+        reduced = simplify(smaller, keep=frozenset(varying))
     except Contradiction:
         return infeasible(solver="auto", started=started)
     core_bound = unlimited_bound - reduced.constant
@@ -126,7 +127,7 @@ class _CoreAnswer:
 def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float) -> _CoreAnswer:
     """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
     now = time.perf_counter()
-    search_seconds = min(tuning.PRICE_SEARCH_SECONDS, tuning.PRICE_SEARCH_SHARE * (deadline - now))
+    search_seconds = min(memory_tuning.PRICE_SEARCH_SECONDS, memory_tuning.PRICE_SEARCH_SHARE * (deadline - now))
     result = price_search(core, memory, now + search_seconds, compiling_counts=False)
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)

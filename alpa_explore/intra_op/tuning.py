@@ -1,11 +1,5 @@
 """Tuning constants of `solve` and `solve_limited`; those of the methods they call are in the rooms of these."""
 
-PRICE_SEARCH_SECONDS = 20.0
-"""Time limit of the price search where an ILP can still prove the answer. Not critical: half or twice of it changes the
-time of benchmarks/tuning_constants.py by less than 7 %."""
-PRICE_SEARCH_SHARE = 0.5
-"""Share of a time limit that the price search takes at most; the ILP that proves its answer gets the rest."""
-
 EASY_ILP_VARIABLES = 25_000
 """Variables of an ILP that HiGHS solves in a second or so. Beyond it only a time limit makes `solve` try: on a scan of
 12 steps in a Python loop, 320,000 variables, HiGHS reached a gap of 4.6 % in 20 s, and message passing 1.5 % in 2 s."""

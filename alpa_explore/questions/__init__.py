@@ -5,7 +5,7 @@ Each module answers one question and can be read alone:
 - `explain`: where an iteration's time goes, what each limit costs, and which single changes would help.
 - `what_if`: an operator of a stage pinned to a spec or kept from it; and what every other strategy would cost
   (`regrets`, the min-marginals of the stage's sharding problem).
-- `frontier`: how much slower a stage becomes with less memory.
+- `frontier`: how much slower a stage becomes with less memory; `pareto`: exactly, where it is small.
 - `reprice`: the same plan on devices with other figures, for example after a calibration.
 - `better_plan`: the best plan for measured figures, beside the present one.
 - `exported`: a plan for another tool, and what its layout takes there by the same prices.

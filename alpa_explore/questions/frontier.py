@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
-from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
@@ -26,6 +25,7 @@ from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.price_book import StageChoice
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import LEAN_GAP, PROVEN, TIE_SECONDS, TOLERANCE
+from alpa_explore.questions.pareto import MOST_SUMS, pareto_frontier
 from alpa_explore.questions.what_if import solved_stage
 
 FRONTIER_SOLVES = 24
@@ -100,10 +100,15 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = FRO
 
 
 def whole_frontier(
-    problem: StageProblem, device_memory_bytes: int, held: float, inverse_b: float, most: int, caps: Caps | None = None
+    problem: StageProblem,
+    device_memory_bytes: int,
+    held: float,
+    inverse_b: float,
+    most: int,
+    most_sums: float = MOST_SUMS,
 ) -> tuple[list[StageChoice], bool]:
-    """The whole frontier at one B: all points if the Pareto sets stay within `caps`, and True; otherwise the convex
-    part, with `most` solves, and False."""
+    """The whole frontier at one B: all points if they take at most `most_sums` (`pareto`), and True; otherwise the
+    convex part, with `most` solves, and False."""
     found: dict[tuple[int, ...], StageChoice] = {}
     solves = 0
 
@@ -133,10 +138,10 @@ def whole_frontier(
     assert leanest is not None, "a choice is legal at every price or at none"
     sizes = [n.weight_bytes + held * n.activation_bytes for n in problem.nodes]
     most_seconds = figures(leanest)[0] * (1 + 1e3 * PROVEN)
-    exact = pareto_frontier(priced(0.0), sizes, most_seconds=most_seconds, caps=caps or Caps())
+    exact = pareto_frontier(priced(0.0), sizes, most_seconds=most_seconds, most_sums=most_sums)
     if exact:
         found.clear()
-        return [at(p.choices, Provenance.EXACT) for p in exact], True
+        return [at(choices, Provenance.EXACT) for choices in exact], True
     search_between(fastest, leanest, figures=figures, solve_at=solve_at, may_solve=lambda: solves < most)
     return list(found.values()), False
 

@@ -9,7 +9,6 @@ import alpa_explore as ax
 from alpa_explore import questions
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.decisions.frontier import FASTEST, TOO_LARGE, choice_names, frontier_figure, frontier_table
-from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
@@ -19,7 +18,8 @@ from alpa_explore.questions.frontier import known_frontier, whole_frontier
 from tests.intra_op.stages import chain, on_mesh, whole
 
 HELD, INVERSE_B = 2, 1 / 16
-NOTHING = Caps(joined_entries=0)
+NOTHING = 0
+"""No sum, and so no exact frontier."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def size(point):
 
 @pytest.mark.slow
 def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(problem):
-    found, complete = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24, Caps())
+    found, complete = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24)
     assert complete
     assert {p.provenance for p in found} == {Provenance.EXACT}
     points = sorted(found, key=size)
@@ -52,7 +52,7 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
 
 
 def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(problem):
-    exact, _ = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24, Caps())
+    exact, _ = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24)
     convex, complete = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24, NOTHING)
     assert not complete
     assert {p.provenance for p in convex} <= {Provenance.CONVEX, Provenance.NEAR, Provenance.FASTEST}
@@ -63,7 +63,7 @@ def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(proble
 
 
 def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
-    exact, _ = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24, Caps())
+    exact, _ = whole_frontier(problem, 10**9, HELD, INVERSE_B, 24)
     least, gaps = min(map(size, exact)), []
     monkeypatch.setattr(questions.frontier, "EASY_ILP_VARIABLES", 0)
     monkeypatch.setattr(questions.frontier, "solve", lambda one, gap: gaps.append(gap) or solve(one, gap=gap))

@@ -1,5 +1,11 @@
 """Tuning constants of this room. None of them can make an answer wrong: they decide when a method stops."""
 
+PRICE_SEARCH_SECONDS = 20.0
+"""Time limit of the price search where an ILP can still prove the answer. Not critical: half or twice of it changes the
+time of benchmarks/tuning_constants.py by less than 7 %."""
+PRICE_SEARCH_SHARE = 0.5
+"""Share of a time limit that the price search takes at most; the ILP that proves its answer gets the rest."""
+
 FIRST_MESSAGE_ROUNDS = 40
 """Rounds of messages before the first step of the price search. Measured: benchmarks/tuning_constants.py takes 0.81 of
 its time with half of it, 1.02 with twice as much."""
@@ -30,15 +36,3 @@ less than 7 %."""
 REPAIR_DESCENT_ROUNDS = 10
 """Passes over the nodes of each of them. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
-
-MAX_PARETO_JOINS = 1e6
-"""Default cap on the entries of all joins of an elimination over Pareto sets, which is known beforehand."""
-MAX_PARETO_POINTS = 4_000_000
-"""Default cap on the points kept in all tables together: about 300 MB with what belongs to them."""
-MAX_PARETO_SUMS = 4e7
-"""Default cap on the sums of two points formed: about five seconds on one core."""
-PARETO_PRICES = 16
-"""Prices of a byte tried at most for the bounds; each takes an elimination. Measured: with them the frontier of a
-transformer block is exact in a third of a second."""
-PARETO_SLACK = 1e-9
-"""Share of a sum by which rounding may change it: a bound must exceed a corner by more to rule a point out."""

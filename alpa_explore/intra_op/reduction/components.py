@@ -32,9 +32,9 @@ class Decomposition:
         return self.simplified.restore(tuple(core))
 
 
-def decompose(problem: ShardingProblem, *, dominance: bool) -> Decomposition:
+def decompose(problem: ShardingProblem) -> Decomposition:
     """Simplify `problem` and split what is left. Raises Contradiction where the simplification finds no choice."""
-    simplified = simplify(problem, dominance=dominance)
+    simplified = simplify(problem)
     parts = components(simplified.core)
     return Decomposition(
         simplified=simplified, nodes=tuple(nodes for nodes, _ in parts), components=tuple(part for _, part in parts)

@@ -4,7 +4,7 @@ Strategy k is dropped when it is impossible, or when for some k' that stays, at 
 
     costs[k'] − costs[k] + Σ_tables max_j (table[k', j] − table[k, j]) ≤ 0
 
-Compiled by numba. The reductions apply the rule at one price (`undominated`); a contraction applies it at several, with
+Compiled by numba. The contest applies the rule at one price (`undominated`); a contraction applies it at several, with
 its own search for the nodes that are due (`composition.contraction.dominance_kernels`).
 """
 

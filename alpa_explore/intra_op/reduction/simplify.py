@@ -3,26 +3,21 @@
     arc consistency   a strategy that some edge forbids with every strategy of the other node is dropped
     folding           a node with one strategy becomes part of its neighbours; parallel edges are added up
     elimination       a node with at most two neighbours is minimised out (min-plus), which adds at most one edge
-    dominance         strategy k is dropped when some k' is never worse, whatever the neighbours choose:
-                      c[k'] − c[k] + Σ_edges max_j ( M[k', j] − M[k, j] ) ≤ 0            (dead-end elimination)
 
-The last three are repeated until none applies. All four keep at least one optimal choice; `Simplified.restore`
+The last two are repeated until none applies. All three keep at least one optimal choice; `Simplified.restore`
 completes a choice for the remaining problem (the core) to one for the original.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
-from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, back_substitute
-from alpa_explore.numerics.arrays import Ints
 
 MAX_NEW_TABLE_ENTRIES = 1 << 22
 """A node of degree two stays where the edge that would replace it had more entries than this (32 MiB). Not critical:
@@ -49,20 +44,15 @@ class Simplified:
         return tuple(choices)
 
 
-def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozenset[int] = frozenset()) -> Simplified:
-    """Reduce `problem`; without `dominance` it is quicker and the core larger. Raises Contradiction (infeasible).
+def simplify(problem: ShardingProblem, *, keep: frozenset[int] = frozenset()) -> Simplified:
+    """Reduce `problem`. Raises Contradiction (infeasible).
 
     Nodes in `keep` stay in the core, with all their consistent strategies.
     """
     graph = FactorGraph(problem)
     present = set(range(len(problem.node_costs)))
     _make_consistent(graph)
-    _remove_narrow(graph, present, present, keep)
-    touched = set(present)
-    while dominance and touched:
-        touched = _drop_dominated(graph, touched - keep, keep)
-        _remove_narrow(graph, present, touched, keep)
-        touched &= present
+    _remove_narrow(graph, present, keep)
     nodes = tuple(sorted(present))
     return Simplified(
         core=graph.problem(nodes, problem.name),
@@ -89,7 +79,7 @@ def _make_consistent(graph: FactorGraph) -> None:
             graph.restrict(v, np.flatnonzero(flags))
 
 
-def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep: frozenset[int]) -> None:
+def _remove_narrow(graph: FactorGraph, present: set[int], keep: frozenset[int]) -> None:
     """Fold one-strategy nodes and eliminate nodes with at most two neighbours, smallest new table first."""
 
     def new_entries(v: int) -> int | None:
@@ -103,7 +93,7 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
             entries *= len(graph.costs[u])
         return entries if entries <= MAX_NEW_TABLE_ENTRIES else None
 
-    heap = [(entries, v) for v in start & present if (entries := new_entries(v)) is not None]
+    heap = [(entries, v) for v in present if (entries := new_entries(v)) is not None]
     heapq.heapify(heap)
     while heap:
         entries, v = heapq.heappop(heap)
@@ -114,27 +104,3 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
         for u in changed:
             if (updated := new_entries(u)) is not None:
                 heapq.heappush(heap, (updated, u))
-
-
-def _drop_dominated(graph: FactorGraph, nodes: set[int], keep: frozenset[int]) -> set[int]:
-    """Drop dominated strategies of `nodes`, and then of the neighbours of each changed node that are not in `keep`.
-
-    Returns the changed nodes and their neighbours.
-    """
-    changed: set[int] = set()
-    queue = deque(sorted(nodes))
-    queued = set(queue)
-    while queue:
-        v = queue.popleft()
-        queued.discard(v)
-        kept: Ints = undominated(graph.costs[v], list(graph.tables[v].values()))
-        if len(kept) == len(graph.costs[v]):
-            continue
-        graph.restrict(v, kept)
-        changed.add(v)
-        for u in sorted(graph.tables[v]):
-            changed.add(u)
-            if u not in queued and u not in keep:
-                queued.add(u)
-                queue.append(u)
-    return changed

@@ -30,7 +30,7 @@ def test_a_tree_and_a_cycle_leave_no_core() -> None:
 
 def test_parallel_edges_in_both_directions_become_one_edge() -> None:
     problem = problem_of([3, 4, 5, 6], [*complete(4), (1, 0), (0, 1), (3, 2)])
-    core = simplify(problem, dominance=False).core
+    core = simplify(problem).core
     assert len(core.edges) == 6
     first = problem.edge_costs[0] + problem.edge_costs[6].T + problem.edge_costs[7]
     assert core.edge_costs[core.edges.index((0, 1))] == pytest.approx(first)
@@ -38,7 +38,7 @@ def test_parallel_edges_in_both_directions_become_one_edge() -> None:
 
 def test_a_node_with_one_strategy_is_folded_into_all_its_neighbours() -> None:
     problem = problem_of([1, 3, 3, 3, 3], complete(5))
-    simplified = simplify(problem, dominance=False)
+    simplified = simplify(problem)
     assert simplified.nodes == (1, 2, 3, 4)
     assert simplified.constant == pytest.approx(problem.node_costs[0][0])
 
@@ -50,7 +50,7 @@ def test_a_strategy_without_a_legal_partner_is_dropped_and_so_is_what_depended_o
     matrices[0] = np.array([[0.0, FORBIDDEN], [FORBIDDEN, 0.0]])
     matrices[1] = np.array([[FORBIDDEN, FORBIDDEN], [0.0, 0.0]])
     problem = ShardingProblem(name="t", node_costs=base.node_costs, edges=base.edges, edge_costs=tuple(matrices))
-    simplified = simplify(problem, dominance=False)
+    simplified = simplify(problem)
     # Nodes 0 and 1 have one strategy left each; the rest has too few neighbours to stay.
     assert simplified.nodes == ()
     assert simplified.restore(())[:2] == (1, 1)
@@ -60,23 +60,8 @@ def test_a_problem_without_a_legal_choice_is_a_contradiction() -> None:
     problem = ShardingProblem(
         name="t", node_costs=(np.zeros(2), np.zeros(2)), edges=((0, 1),), edge_costs=(np.full((2, 2), FORBIDDEN),)
     )
-    for dominance in (False, True):
-        with pytest.raises(Contradiction):
-            simplify(problem, dominance=dominance)
-
-
-def test_dominance_makes_the_core_smaller_and_keeps_the_optimum() -> None:
-    smaller = 0
-    for seed in range(30):
-        problem = problem_of([6] * 6, complete(6), seed)
-        # One strategy of each node is too expensive to be optimal.
-        costs = tuple(np.where(np.arange(6) == seed % 6, 9.0, v) for v in problem.node_costs)
-        problem = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=problem.edge_costs)
-        plain, reduced = simplify(problem, dominance=False), simplify(problem)
-        values = [s.restore(optimum(s.core, Limits())) for s in (plain, reduced)]
-        assert problem.evaluate(values[0]) == pytest.approx(problem.evaluate(values[1]), rel=1e-12)
-        smaller += reduced.core.variables < plain.core.variables
-    assert smaller == 30
+    with pytest.raises(Contradiction):
+        simplify(problem)
 
 
 def test_of_equal_strategies_the_first_stays() -> None:
@@ -117,20 +102,17 @@ def test_the_order_avoids_the_hub_of_a_wheel() -> None:
     assert order.largest_table == 6**3
 
 
-def test_a_node_that_is_kept_keeps_strategies_that_are_dominated() -> None:
-    problem = problem_of([3, 3, 3, 3], complete(4))
-    matrices = [np.zeros_like(m) for m in problem.edge_costs]
-    costs = (np.array([0.0, 1.0, 2.0]), *problem.node_costs[1:])
-    dominated = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=tuple(matrices))
-    kept = simplify(dominated, dominance=True, keep=frozenset({0, 1}))
+def test_a_node_that_is_kept_stays_with_all_its_strategies() -> None:
+    problem = problem_of([3, 3, 3], complete(3))
+    kept = simplify(problem, keep=frozenset({0, 1}))
     assert kept.nodes == (0, 1)
     assert [len(c) for c in kept.core.node_costs] == [3, 3]
-    assert simplify(dominated, dominance=True).nodes == ()
+    assert simplify(problem).nodes == ()
 
 
 def test_the_choices_of_the_components_are_put_together_to_an_optimal_choice() -> None:
     problem = problem_of([4] * 10, [*complete(5), *((a + 5, b + 5) for a, b in complete(5))])
-    parts = decompose(problem, dominance=False)
+    parts = decompose(problem)
     assert len(parts.components) == 2
     part_choices = [optimum(part, Limits()) for part in parts.components]
     least = parts.constant + sum(p.evaluate(c) for p, c in zip(parts.components, part_choices, strict=True))

@@ -1,30 +1,10 @@
-"""Sums of cost tables and arc consistency, against loops over all entries."""
+"""Arc consistency, against repeated passes over all strategies."""
 
 import itertools
 
 import numpy as np
 
-from alpa_explore.intra_op.memory.pareto_bounds import sum_tables
 from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
-
-SIZES = {0: 2, 1: 3, 2: 4, 3: 5}
-
-
-def test_every_entry_of_a_sum_is_the_sum_of_the_entries_of_the_tables() -> None:
-    rng = np.random.default_rng(31)
-    for _ in range(50):
-        scopes = [tuple(sorted(rng.choice(4, rng.integers(0, 4), replace=False).tolist())) for _ in range(4)]
-        tables = [(scope, rng.random([SIZES[u] for u in scope])) for scope in scopes]
-        axes = tuple(rng.permutation(4).tolist())
-        total = sum_tables(tables, axes, [SIZES[u] for u in axes])
-        for choice in itertools.product(*(range(SIZES[u]) for u in axes)):
-            chosen = dict(zip(axes, choice, strict=True))
-            expected = sum(float(table[tuple(chosen[u] for u in scope)]) for scope, table in tables)
-            assert np.isclose(total[choice], expected, rtol=1e-12)
-
-
-def test_an_axis_that_no_table_reads_has_length_1_without_sizes() -> None:
-    assert sum_tables([((1,), np.ones(3))], (0, 1)).shape == (1, 3)
 
 
 def test_every_strategy_that_arc_consistency_leaves_has_a_partner_on_every_edge_and_no_other_has() -> None:
