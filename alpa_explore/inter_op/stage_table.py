@@ -177,14 +177,17 @@ def stage_table(
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [held_at(costs, terms, s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
-    if options.communication:
-        for first, last in _ranges(layers):
-            for shape in range(len(costs.submeshes)):
-                if np.isfinite(table[first, last + 1, shape]).any():
-                    table[first, last + 1, shape] += receive_seconds(costs, cluster, options, (first, last, shape))
-    for first, last in _ranges(layers):
-        if last - first + 1 < terms.least_layers(depth) or not possible:
-            table[first, last + 1] = np.inf
+    if options.communication and costs.received_bytes:
+        first, last = np.array(list(costs.received_bytes)).T
+        received, devices = (
+            np.array(list(costs.received_bytes.values())),
+            np.array([m.devices for m in costs.submeshes]),
+        )
+        directions = (first > 0) + (last < layers - 1).astype(int)
+        waits = _wait_seconds(cluster, options, received[:, None] / devices, directions[:, None])
+        table[first, last + 1] += waits[..., None]
+    starts, ends = np.ogrid[:layers, : layers + 1]
+    table[ends - starts < (terms.least_layers(depth) if possible else layers + 1)] = np.inf
     _restrict(table, costs, cluster, options)
     return table[..., :depth]
 
@@ -210,17 +213,21 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     first, last, shape = key
     if not options.communication or (first, last) not in costs.received_bytes:
         return 0.0
-    received = costs.received_bytes[first, last]
     directions = (first > 0) + (last < costs.num_layers - 1)
-    if not directions:
-        return 0.0
-    devices = costs.submeshes[shape].devices
-    one = send_seconds(cluster, 0.0, crosses_nodes=cluster.nodes > 1)
-    moved = send_seconds(cluster, received / devices, crosses_nodes=cluster.nodes > 1) - one
+    received = costs.received_bytes[first, last] / costs.submeshes[shape].devices
+    return float(_wait_seconds(cluster, options, np.array(received), np.array(directions)))
+
+
+def _wait_seconds(cluster: Cluster, options: PipelineOptions, received: Floats, directions: Ints) -> Floats:
+    """Seconds that stages wait in each microbatch for so many bytes a device, from neighbours in so many directions."""
+    crosses = cluster.nodes > 1
+    one = send_seconds(cluster, 0.0, crosses_nodes=crosses)
+    moved = send_seconds(cluster, received, crosses_nodes=crosses) - one
     turns = options.terms(1).turns
     # Real software waits for what it sends, too.
     waits = 1.0 if cluster.software.ideal_sends else 2.0 * waited_share(cluster.software, turns)
-    return turns * (directions * one + moved) * waits
+    seconds: Floats = np.where(directions > 0, turns * (directions * one + moved) * waits, 0.0)
+    return seconds
 
 
 def held_at(costs: StageCosts, terms: ScheduleTerms, place: int, depth: int) -> float:

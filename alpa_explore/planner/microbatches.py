@@ -162,7 +162,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             if seconds <= known and seconds < math.inf:
                 bound, plan = plan_of_wanted(ready[count], _named(resources, count), below=known)
                 seconds = max(seconds, bound)
-                if plan is not None and not _takes_turns(ready[count]):
+                if plan is not None:
                     seconds = max(seconds, (1 - ALIKE) * plan.predicted.iteration_seconds)
                     lines[count] = tried(plan)
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
@@ -195,12 +195,6 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     if best is None:
         raise nothing_fits_at_any(failed)
     return replace(best, microbatches=tuple(lines[count] for count in counts))
-
-
-def _takes_turns(ready: Prepared) -> bool:
-    """Whether a schedule is compared under which T is known only where all stages are priced: those that a submesh runs
-    in turn are others than those of the pipeline."""
-    return any(asked.least_share < 1.0 for asked in ready.query.each(len(ready.layering.layers)))
 
 
 def _bounded(

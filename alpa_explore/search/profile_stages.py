@@ -142,16 +142,20 @@ def profile_wanted(
     better choice. The search ends, without candidates, where the bound, less TOLERANCE, exceeds `below`, or a stage
     cannot be composed. CancelledError as from `profile_stages`."""
     pricing = _on_demand(versions, query, solving, layer_flops=layer_flops)
-    bound = 0.0
+    bounds, bound = dict.fromkeys(query.each(versions[0].num_layers), 0.0), 0.0
     try:
         while True:
             costs = pricing.costs(given_up=True)
-            each = enumerate(query.each(costs.num_layers))
-            bound, _, best = min((asked.least_seconds(costs), n, asked) for n, asked in each)
+            # The bound of a schedule only rises: the lowest one that is up to date is the lowest of all.
+            known = dict[PipelineQuery, float]()
+            while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
+                known[best] = bounds[best] = best.least_seconds(costs)
+            bound = bounds[best]
             if bound * (1.0 - TOLERANCE) > below:
                 return bound * (1.0 - TOLERANCE), None
             if not pricing.price(best.open_stages(costs)):
-                return bound * (1.0 - TOLERANCE), pricing.profile(resolve_each(pricing, query))
+                pricing.price_turns(resolve_each(pricing, query))
+                return bound * (1.0 - TOLERANCE), pricing.profile(pricing.costs())
     except NotComposableError:
         return bound * (1.0 - TOLERANCE), None
     except CancelledError as error:
