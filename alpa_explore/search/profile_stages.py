@@ -141,7 +141,7 @@ def profile_wanted(
     the best pipeline is as good as with those of `profile_stages`, but where memory is short and a solver would find a
     better choice. The search ends, without candidates, where the bound, less TOLERANCE, exceeds `below`, or a stage
     cannot be composed. CancelledError as from `profile_stages`."""
-    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops)
+    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops, whole_meshes=True)
     bounds, bound = dict.fromkeys(query.each(versions[0].num_layers), 0.0), 0.0
     try:
         while True:
@@ -169,7 +169,12 @@ def _alone(cancel: threading.Event | None) -> SolveContext:
 
 
 def _on_demand(
-    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, layer_flops: tuple[int, ...]
+    versions: Sequence[LayeredGraph],
+    query: PipelineQuery,
+    solving: SolveContext,
+    *,
+    layer_flops: tuple[int, ...],
+    whole_meshes: bool = False,
 ) -> StagePricing:
     """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
-    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None)
+    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None, whole_meshes=whole_meshes)

@@ -69,10 +69,12 @@ class StagePricing:
         *,
         layer_flops: tuple[int, ...],
         first: Search | None,
+        whole_meshes: bool = False,
     ) -> None:
         """`first` as above. Where it is None every problem waits: then composition has to do, for this B alone, without
-        leaner choices and without a solver for choices that fit."""
-        self.query, self._first, self._solver = query, first, solving.solver
+        leaner choices and without a solver for choices that fit. With `whole_meshes` it bounds all problems on a mesh
+        when a pipeline wants one of them."""
+        self.query, self._first, self._solver, self._whole_meshes = query, first, solving.solver, whole_meshes
         self._on_demand = first is None
         b = 1.0 / query.num_microbatches
         self._inverse_bs = (b,) if self._on_demand else tuple(sorted({SMALLEST_INVERSE_B, b}))
@@ -216,7 +218,7 @@ class StagePricing:
                 continue
             if not self._is_alone(questions[0].key) or not enough():
                 asked.append((held, questions))
-        self._run(next_searches(asked))
+        self._run(next_searches(asked, 2 if self._whole_meshes else 1))  # a second mesh beside the first
         return bool(asked)
 
     def price_turns(self, costs: StageCosts) -> None:
@@ -315,7 +317,12 @@ class StagePricing:
         the solver and they are many or large."""
         library = self.library
         if self._solver == "auto":
-            self._sweep(search, [key for key in keys if library.is_sampled(key) or not self._has_begun(key, search)])
+            begun = [key for key in keys if not library.is_sampled(key) and self._has_begun(key, search)]
+            new = dict.fromkeys(key for key in keys if key not in set(begun))
+            if self._whole_meshes:
+                meshes = dict.fromkeys(library.tasks[key].on for key in new)
+                new |= dict.fromkeys(key for on in meshes for key in library.problems_on[on].values())
+            self._sweep(search, new)
         unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError
