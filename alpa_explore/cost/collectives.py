@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
 from alpa_explore.cluster import Cluster, LogicalMesh, Mirror, Software
 from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
+
+Bytes = TypeVar("Bytes", float, Floats)
 
 _ROUNDS = {
     StepKind.ALL_GATHER: 1,
@@ -58,9 +62,9 @@ def launched(kind: StepKind, size: int) -> int:
     return size - 1 if kind is StepKind.RING else 1
 
 
-def send_seconds(cluster: Cluster, device_bytes: float, *, crosses_nodes: bool, levels: int | None = None) -> float:
-    """Seconds in which every device of a stage sends so many bytes; the devices of a node share its network card, and
-    those of a pod its link to others.
+def send_seconds(cluster: Cluster, device_bytes: Bytes, *, crosses_nodes: bool, levels: int | None = None) -> Bytes:
+    """Seconds in which every device of a stage sends so many bytes, of one stage or of several; the devices of a node
+    share its network card, and those of a pod its link to others.
 
     `levels` of those beyond the node are crossed. None: unknown, as before stages are placed; the slowest counts.
     """

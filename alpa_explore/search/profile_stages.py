@@ -137,10 +137,10 @@ def profile_wanted(
     layer_flops: tuple[int, ...] = (),
     below: float = math.inf,
 ) -> tuple[float, StageProfile | None]:
-    """(lower bound on T of every pipeline, candidates of the stages that the best ones want), in seconds: with these
-    the best pipeline is as good as with those of `profile_stages`, but where memory is short and a solver would find a
-    better choice. The search ends, without candidates, where the bound, less TOLERANCE, exceeds `below`, or a stage
-    cannot be composed. CancelledError as from `profile_stages`."""
+    """(lower bound on T of every pipeline, candidates of the stages that the best ones want, and of those that their
+    submeshes run in turn), in seconds: with these the best pipeline is as good as with those of `profile_stages`, but
+    where memory is short and a solver would find a better choice. The search ends, without candidates, where the
+    bound, less TOLERANCE, exceeds `below`, or a stage cannot be composed. CancelledError as from `profile_stages`."""
     pricing = _on_demand(versions, query, solving, layer_flops=layer_flops, whole_meshes=True)
     bounds, bound = dict.fromkeys(query.each(versions[0].num_layers), 0.0), 0.0
     try:
