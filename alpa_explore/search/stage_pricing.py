@@ -224,12 +224,10 @@ class StagePricing:
     def price_turns(self, costs: StageCosts) -> None:
         """Fastest choices for the stages that the submeshes of the best pipelines, and of those near them, run in turn:
         no pipeline wants them as stages of its own."""
-        found = [(asked, asked.best(costs)) for asked in self.query.each(costs.num_layers)]
-        least = min(best.total_seconds for _, best in found)
         cells = dict.fromkeys(
             cell
-            for asked, best in found
-            if best.feasible and best.total_seconds * asked.least_share <= least
+            for asked in self.query.each(costs.num_layers)
+            if (best := asked.best(costs)).feasible
             for stages in (best.stages, *best.near[:MOST_NEAR])
             for cell in asked.in_turns(stages)
         )
