@@ -29,10 +29,9 @@ from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import Layering
 from alpa_explore.numerics.arrays import Ints
 from alpa_explore.plans.records import PlanOptions
-from alpa_explore.plans.schedule_stages import layers_in_turns
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.pricing.tuning import FITTING_SECONDS
-from alpa_explore.schedules.catalog import INTERLEAVED, submeshes_in_turn
+from alpa_explore.schedules.catalog import INTERLEAVED, layers_in_turns, submeshes_in_turn
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
 

@@ -26,9 +26,9 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
-NEAR = 0.05
-"""Partitions whose Eq. 2 is within this share of the best are worth an evaluation of what an iteration takes. Set by
-hand."""
+NEAR, MOST_NEAR = 0.05, 8
+"""Partitions whose Eq. 2 is within this share of the best, and so many of them at most, are worth an evaluation of what
+an iteration takes. Set by hand."""
 
 
 def pipeline_dp(

@@ -178,9 +178,8 @@ def stage_table(
     held = [held_at(costs, terms, s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
     table += receive_seconds(costs, cluster, options)[..., None]
-    for first, last in _ranges(layers):
-        if last - first + 1 < terms.least_layers(depth) or not possible:
-            table[first, last + 1] = np.inf
+    starts, ends = np.ogrid[:layers, : layers + 1]
+    table[ends - starts < (terms.least_layers(depth) if possible else layers + 1)] = np.inf
     _restrict(table, costs, cluster, options)
     return table[..., :depth]
 

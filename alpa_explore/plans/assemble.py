@@ -13,6 +13,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings, unrecognised_experts_warnings
 from alpa_explore.graph.written import written_warnings
 from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.pipeline_dp import MOST_NEAR
 from alpa_explore.inter_op.result import PipelineResult, Stage, SweepPoint
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
@@ -36,8 +37,6 @@ from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
 
-_MOST_NEAR = 8
-"""Partitions near the best by Eq. 2 of which an iteration is simulated. Set by hand."""
 _CLOSE = 2e-3
 """How much longer an iteration may take with the shares of other stages, for it to be simulated with its own.
 The two differ by less than 1e-3."""
@@ -122,7 +121,7 @@ def _fastest(
     to describe its operators would take longer than all else. What may be the fastest is simulated with its own.
     """
     evaluated = [best]
-    for stages in pipeline.near[:_MOST_NEAR]:
+    for stages in pipeline.near[:MOST_NEAR]:
         shares = layer_shares(best) if shares is None else shares
         other = _with_stages(best, stages, descriptions)
         with suppress(ScheduleError):
@@ -165,7 +164,7 @@ def fastest_schedule(plan: Plan, found: Sequence[Found], cancel: threading.Event
         if options == own or pipeline is None:
             continue
         under = replace(plan, options=replace(plan.options, pipeline=options))
-        for stages in (pipeline.stages, *pipeline.near[:_MOST_NEAR]):
+        for stages in (pipeline.stages, *pipeline.near[:MOST_NEAR]):
             _stop(cancel, plans, least, found)
             other = _with_stages(under, stages, descriptions)
             with suppress(ScheduleError):  # it cannot run for this partition

@@ -31,6 +31,7 @@ from alpa_explore.schedules.catalog import (
     SCHEDULES,
     V_SHAPES,
     build_schedule,
+    layers_in_turns,
     submeshes_in_turn,
 )
 from alpa_explore.schedules.task import Schedule
@@ -100,17 +101,6 @@ def interleaved_stages(plan: PlanValue, descriptions: Descriptions) -> tuple[Pla
     ends = [0, *accumulate(layers_in_turns([s.layers[1] - s.layers[0] + 1 for s in plan.stages], order))]
     ranges = given if len(given) == len(order) else [(first, end - 1) for first, end in pairwise(ends)]
     return _stages_of_ranges(plan, ranges, schedule_table(plan), descriptions)
-
-
-def layers_in_turns(counts: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The layers of each stage: submesh p has `counts[p]` in all, which its turns in `order` share; the last ones have
-    one more where they do not come out even."""
-    turns, taken = len(order) // len(counts), [0] * len(counts)
-    layers = []
-    for p in order:
-        layers.append(counts[p] * (taken[p] + 1) // turns - counts[p] * taken[p] // turns)
-        taken[p] += 1
-    return layers
 
 
 def schedule_table(

@@ -201,6 +201,14 @@ class StageCosts:
             np.array(figures, dtype=np.float64).reshape(-1, 5).T,
         )
 
+    @cached_property
+    def _bound_columns(self) -> tuple[Ints, dict[int, int], Floats]:
+        """Keys of the cells that have bounds [3, cells], microbatches held -> column, and the bounds [cells, columns],
+        the last of them inf."""
+        counts = sorted({held for bound in self.bounds.values() for held in bound})
+        rows = [[*map(bound.get, counts, [math.inf] * len(counts)), math.inf] for bound in self.bounds.values()]
+        return np.array(list(self.bounds)).T, {held: n for n, held in enumerate(counts)}, np.array(rows)
+
     def bound_table(self, num_microbatches: int, held: Sequence[float] | None = None) -> Floats:
         """`latency_table` with lower bounds where the candidate is not proven optimal: at the requested B no pipeline
         is faster than the best one by this table. Where a part of a microbatch is held, the bound is that with the
@@ -208,9 +216,8 @@ class StageCosts:
         table = self.latency_table(num_microbatches, held)
         places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
         if self.bounds:
-            whole, unbounded = list(map(math.ceil, places)), [np.inf] * len(places)
-            bounds = np.array([list(map(bound.get, whole, unbounded)) for bound in self.bounds.values()])
-            first, last, submesh = np.array(list(self.bounds)).T
+            (first, last, submesh), column, seconds = self._bound_columns
+            bounds = seconds[:, [column.get(math.ceil(held), -1) for held in places]]
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         if self.screened:
             rows = [(*cell, bound) for cell, of_cell in self.screened.items() for bound in of_cell]

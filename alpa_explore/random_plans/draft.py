@@ -11,8 +11,7 @@ from typing import TypeAlias
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
-from alpa_explore.plans.schedule_stages import layers_in_turns
-from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
+from alpa_explore.schedules.catalog import V_SHAPES, layers_in_turns, submeshes_in_turn
 from alpa_explore.sharding.spec import Spec
 
 MeshShape: TypeAlias = tuple[int, ...]

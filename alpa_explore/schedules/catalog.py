@@ -1,6 +1,6 @@
 """Schedules by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError, nearest_names
 from alpa_explore.schedules.orders.dual_pipe import dual_pipe, dual_pipe_v
@@ -44,6 +44,17 @@ def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) ->
     DualPipe, down and back up."""
     down = tuple(range(num_submeshes))
     return (*down, *reversed(down)) if name in (*V_SHAPES, DUAL_PIPE) else down * stages_per_submesh
+
+
+def layers_in_turns(counts: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The layers of each stage: submesh p has `counts[p]` in all, which its turns in `order` share; the last ones have
+    one more where they do not come out even."""
+    turns, taken = len(order) // len(counts), [0] * len(counts)
+    layers = []
+    for p in order:
+        layers.append(counts[p] * (taken[p] + 1) // turns - counts[p] * taken[p] // turns)
+        taken[p] += 1
+    return layers
 
 
 def build_schedule(

@@ -59,6 +59,7 @@ class Library:
         self._readings: dict[str, Reading] = {}
         self._grown: set[str] = set()
         """Problems about which a task has found something."""
+        self._news: set[str] = set()
         self._unwritten: set[OnMesh] = set()
         self._written = time.monotonic()
         self.problems_on: dict[OnMesh, dict[Range, str]] = {}
@@ -97,6 +98,12 @@ class Library:
         for key in keys:
             self._unsampled.pop(key, None)
             self._readings.pop(key, None)
+            self._news.add(key)
+
+    def news(self) -> set[str]:
+        """The problems whose readings have changed since this was asked last."""
+        news, self._news = self._news, set()
+        return news
 
     def books(self) -> list[PriceBook]:
         """All that are known."""
@@ -139,6 +146,7 @@ class Library:
             key = self.problems_on[on][layers]
             self._books[key] = replace(self[key].merged(book), solves=self[key].solves + book.solves)
             self._grown.add(key)
+            self._news.add(key)
         self._unwritten.add(on)
 
     def _entry(self, on: OnMesh) -> str:

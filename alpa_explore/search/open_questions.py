@@ -79,13 +79,16 @@ def _question(key: str, reading: Reading, held: int, *, asked: Collection[Asked]
     return OpenQuestion(key, bound, searches[0] if searches else None)
 
 
-def next_searches(asked: Sequence[tuple[int, Sequence[OpenQuestion]]]) -> dict[Search, list[tuple[str, int]]]:
+def next_searches(
+    asked: Sequence[tuple[int, Sequence[OpenQuestion]]], fastest: int = 1
+) -> dict[Search, list[tuple[str, int]]]:
     """Which searches to run now, for which (problem, microbatches held). `asked` has for every open stage the
     microbatches held and its open questions, lowest bound first.
 
-    Where composition is not finished for the first of them, that comes first. Where memory is short these are the
-    questions of the quickest search alone, whose bounds and choices often make the slower ones needless. What takes
-    long is done for the logical mesh with the lowest bound first.
+    Where composition is not finished for the first of them, that comes first, in its quickest search (`fastest`) for so
+    many of a stage. Where memory is short these are the questions of the quickest search alone, whose bounds and
+    choices often make the slower ones needless. What takes long is done for the logical mesh with the lowest bound
+    first.
     """
     todo: dict[Search, list[tuple[str, int]]] = defaultdict(list)
     finished = []
@@ -94,7 +97,7 @@ def next_searches(asked: Sequence[tuple[int, Sequence[OpenQuestion]]]) -> dict[S
         if first in COMPOSING:
             # By bounds without regard to memory the first rarely closes the question: the next one beside it.
             keys = [question.key for question in questions if question.search is first]
-            todo[first] += [(key, 0) for key in keys[: 2 if first is Search.COMPOSED else 1]]
+            todo[first] += [(key, 0) for key in keys[: 2 if first is Search.COMPOSED else fastest]]
         else:
             finished.append((held, questions))
     searches = {question.search for _, questions in finished for question in questions}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
 from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.inter_op.compared import compared
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.result import PipelineResult, Stage
+from alpa_explore.inter_op.schedule_terms import SIMULATED_AS
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+from alpa_explore.schedules.catalog import layers_in_turns, submeshes_in_turn
 from alpa_explore.search.tuning import BELOW_THE_OBJECTIVE
 
 HeldStage = tuple[RangeKey, int]
@@ -80,6 +84,17 @@ class PipelineQuery:
             before, after = first // turns, (layers - 1 - last) // turns
             most = max(most, query.held_at(after + 1, before + 1 + after))
         return most
+
+    def in_turns(self, stages: Sequence[Stage]) -> list[RangeKey]:
+        """The layers that each submesh of a pipeline runs in each of its turns; none where it runs its stage at
+        once."""
+        schedule, turns = self.options.schedule, self.options.terms(1).turns
+        if turns == 1 or len(stages) == 1:
+            return []
+        order = submeshes_in_turn(SIMULATED_AS.get(schedule, schedule), len(stages), turns)
+        layers = layers_in_turns([end - first for first, end, _ in stages], order)
+        ends = list(accumulate(layers))
+        return [(end - n, end - 1, stages[p][2]) for end, n, p in zip(ends, layers, order, strict=True)]
 
     def best(self, costs: StageCosts) -> PipelineResult:
         """The best pipeline by the costs of the candidates."""

@@ -137,21 +137,25 @@ def profile_wanted(
     layer_flops: tuple[int, ...] = (),
     below: float = math.inf,
 ) -> tuple[float, StageProfile | None]:
-    """(lower bound on T of every pipeline, candidates of the stages that the best ones want), in seconds: with these
-    the best pipeline is as good as with those of `profile_stages`, but where memory is short and a solver would find a
-    better choice. The search ends, without candidates, where the bound, less TOLERANCE, exceeds `below`, or a stage
-    cannot be composed. CancelledError as from `profile_stages`."""
-    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops)
-    bound = 0.0
+    """(lower bound on T of every pipeline, candidates of the stages that the best ones want, and of those that their
+    submeshes run in turn), in seconds: with these the best pipeline is as good as with those of `profile_stages`, but
+    where memory is short and a solver would find a better choice. The search ends, without candidates, where the
+    bound, less TOLERANCE, exceeds `below`, or a stage cannot be composed. CancelledError as from `profile_stages`."""
+    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops, whole_meshes=True)
+    bounds, bound = dict.fromkeys(query.each(versions[0].num_layers), 0.0), 0.0
     try:
         while True:
             costs = pricing.costs(given_up=True)
-            each = enumerate(query.each(costs.num_layers))
-            bound, _, best = min((asked.least_seconds(costs), n, asked) for n, asked in each)
+            # The bound of a schedule only rises: the lowest one that is up to date is the lowest of all.
+            known = dict[PipelineQuery, float]()
+            while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
+                known[best] = bounds[best] = best.least_seconds(costs)
+            bound = bounds[best]
             if bound * (1.0 - TOLERANCE) > below:
                 return bound * (1.0 - TOLERANCE), None
             if not pricing.price(best.open_stages(costs)):
-                return bound * (1.0 - TOLERANCE), pricing.profile(resolve_each(pricing, query))
+                pricing.price_turns(resolve_each(pricing, query))
+                return bound * (1.0 - TOLERANCE), pricing.profile(pricing.costs())
     except NotComposableError:
         return bound * (1.0 - TOLERANCE), None
     except CancelledError as error:
@@ -165,7 +169,12 @@ def _alone(cancel: threading.Event | None) -> SolveContext:
 
 
 def _on_demand(
-    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: SolveContext, *, layer_flops: tuple[int, ...]
+    versions: Sequence[LayeredGraph],
+    query: PipelineQuery,
+    solving: SolveContext,
+    *,
+    layer_flops: tuple[int, ...],
+    whole_meshes: bool = False,
 ) -> StagePricing:
     """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
-    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None)
+    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None, whole_meshes=whole_meshes)

@@ -25,11 +25,12 @@ from dataclasses import replace
 from functools import cache
 
 from alpa_explore.cluster import LogicalMesh, logical_meshes
+from alpa_explore.inter_op.pipeline_dp import MOST_NEAR
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.memory import no_collection
-from alpa_explore.pricing.price_book import Reading, Search
+from alpa_explore.pricing.price_book import Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TOLERANCE
@@ -68,10 +69,12 @@ class StagePricing:
         *,
         layer_flops: tuple[int, ...],
         first: Search | None,
+        whole_meshes: bool = False,
     ) -> None:
         """`first` as above. Where it is None every problem waits: then composition has to do, for this B alone, without
-        leaner choices and without a solver for choices that fit."""
-        self.query, self._first, self._solver = query, first, solving.solver
+        leaner choices and without a solver for choices that fit. With `whole_meshes` it bounds all problems on a mesh
+        when a pipeline wants one of them."""
+        self.query, self._first, self._solver, self._whole_meshes = query, first, solving.solver, whole_meshes
         self._on_demand = first is None
         b = 1.0 / query.num_microbatches
         self._inverse_bs = (b,) if self._on_demand else tuple(sorted({SMALLEST_INVERSE_B, b}))
@@ -89,16 +92,22 @@ class StagePricing:
         self._seconds_alone, self._operators_solved = 0.0, 0
         """Spent on problems that a pipeline wants and that cannot be composed; operators of all that cannot."""
         self._candidates = Candidates()
+        self._known: dict[RangeKey, tuple[StageCandidate, ...]] = {}
+        """The candidates of every cell that has some."""
         self._questions: dict[RangeKey, Questions] = {}
-        self._asked: dict[RangeKey, tuple[bool, list[Reading], Questions]] = {}
-        """What was read for each cell, and the questions that this left open."""
+        """Those of every cell that has some."""
+        self._bounds: dict[bool, dict[RangeKey, dict[int, float]]] = {False: {}, True: {}}
+        """Of the open questions of every cell; for True those for which no search is left, too."""
+        self._solvers_left: bool | None = None
+        """Whether solvers could be asked for choices that fit when the books were read last; None before that."""
         self._asked_solvers: set[Asked] = set()
 
     def _collect(self) -> tuple[dict[str, Task], dict[str, Screened]]:
         """The distinct problems of all feasible stages, as tasks for near-optimal choices, and what bounds their
         choices."""
         query, cluster, layers = self.query, self.query.cluster, self._unpriced.num_layers
-        meshes = [logical_meshes(cluster, submesh) for submesh in query.submeshes]
+        submeshes = query.submeshes
+        meshes = [logical_meshes(cluster, submesh) for submesh in submeshes]
         # Kinds of nodes that differ in memory alone have books of their own.
         kinds = [str(kind.device.memory_bytes) if cluster.others else "" for kind in cluster.kinds]
         prices = {
@@ -107,7 +116,7 @@ class StagePricing:
             for mesh in of_submesh
         }
         tasks, unsampled = dict[str, Task](), dict[str, Screened]()
-        cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
+        cells = list(feasible_stages(layers, submeshes, cluster.devices))
         # At least its place from the end: with another B the same stage may hold that many.
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
         most_of_all = max(most_held.values(), default=0)  # equal problems may stand at other places
@@ -120,7 +129,7 @@ class StagePricing:
                 first, last, submesh = cell
                 waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
                 held = most_held[first, last]
-                most = bounds.most_held(first, last, query.submeshes[submesh])
+                most = bounds.most_held(first, last, submeshes[submesh])
                 most = round_held(min(max(most, 0.0), most_of_all))
                 for mesh in meshes[submesh]:
                     key = problem_key(problems.stage(first, last), prices[mesh])
@@ -149,24 +158,16 @@ class StagePricing:
 
     def known_costs(self) -> StageCosts:
         """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
-        return replace(self._unpriced, candidates=self._known_candidates(), complete=False)
+        self._read()
+        return replace(self._unpriced, candidates=self._candidates_by_cell(), complete=False)
 
     def costs(self, *, given_up: bool = False) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice that a search may find; where
         they are `given_up`, also for those with a choice that none will find."""
-        self._questions = {cell: questions for cell in self._stages if (questions := self._open_questions(cell))}
         with no_collection():
-            candidates = self._known_candidates()
-        return replace(self._unpriced, candidates=candidates, bounds=self._bounds(given_up=given_up))
-
-    def _bounds(self, *, given_up: bool) -> dict[RangeKey, dict[int, float]]:
-        """Of the open questions; those for which no search is left where they are `given_up`, too."""
-        bounds: dict[RangeKey, dict[int, float]] = {}
-        for cell, by_held in self._questions.items():
-            for held, questions in by_held.items():
-                if asked := [q.bound_seconds for q in questions if given_up or q.search is not None]:
-                    bounds.setdefault(cell, {})[held] = min(asked)
-        return bounds
+            self._read()
+        bounds = {cell: of_cell for cell, of_cell in self._bounds[given_up].items() if of_cell}
+        return replace(self._unpriced, candidates=self._candidates_by_cell(), bounds=bounds)
 
     def gap(self) -> float:
         """The share by which the best pipeline of the candidates may exceed the best of all, as far as is proven; inf
@@ -174,25 +175,29 @@ class StagePricing:
         costs = self.costs(given_up=True)
         return self.query.gap(costs) if costs.bounds else 0.0
 
-    def _open_questions(self, cell: RangeKey) -> Questions:
-        """Of a cell, asked again when one of its books has grown."""
+    def _read(self) -> None:
+        """Read the books that have grown, for the candidates and the open questions of their cells."""
         solved = sum(search is Search.SOLVED_WITHIN_MEMORY for search, *_ in self._asked_solvers)
         solve = not self._on_demand and solved < tuning.MOST_SOLVED_WITHIN_MEMORY
-        readings = {stage.key: self.library.read(stage.key) for stage in self._stages[cell]}
-        known = self._asked.get(cell)
-        if (
-            known is None
-            or known[0] != solve
-            or any(now is not then for now, then in zip(readings.values(), known[1], strict=True))
-        ):
+        news, same, self._solvers_left = self.library.news(), solve == self._solvers_left, solve
+        read, is_sampled = self.library.read, self.library.is_sampled
+        for cell, stages in self._stages.items() if news or not same else ():
+            if same and all(stage.key not in news for stage in stages):
+                continue
+            readings = {stage.key: read(stage.key) for stage in stages}
             questions = open_questions(readings, self.counts, solve=solve, asked=self._asked_solvers)
-            known = self._asked[cell] = solve, list(readings.values()), questions
-        return known[2]
+            self._questions[cell] = questions
+            self._bounds[True][cell] = {held: min(q.bound_seconds for q in of) for held, of in questions.items()}
+            self._bounds[False][cell] = {
+                held: min(asked)
+                for held, of in questions.items()
+                if (asked := [q.bound_seconds for q in of if q.search is not None])
+            }
+            if sampled := [stage for stage in stages if is_sampled(stage.key)]:
+                self._known |= self._candidates.of(sampled, read)
 
-    def _known_candidates(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
-        is_sampled = self.library.is_sampled
-        stages = (stage for of_cell in self._stages.values() for stage in of_cell if is_sampled(stage.key))
-        return self._candidates.of(stages, self.library.read)
+    def _candidates_by_cell(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        return {cell: self._known[cell] for cell in self._stages if cell in self._known}
 
     def price(
         self,
@@ -213,8 +218,21 @@ class StagePricing:
                 continue
             if not self._is_alone(questions[0].key) or not enough():
                 asked.append((held, questions))
-        self._run(next_searches(asked))
+        self._run(next_searches(asked, 2 if self._whole_meshes else 1))  # a second mesh beside the first
         return bool(asked)
+
+    def price_turns(self, costs: StageCosts) -> None:
+        """Fastest choices for the stages that the submeshes of the best pipelines, and of those near them, run in turn:
+        no pipeline wants them as stages of its own."""
+        cells = dict.fromkeys(
+            cell
+            for asked in self.query.each(costs.num_layers)
+            if (best := asked.best(costs)).feasible
+            for stages in (best.stages, *best.near[:MOST_NEAR])
+            for cell in asked.in_turns(stages)
+        )
+        keys = {stage.key: None for cell in cells for stage in self._stages.get(cell, ())}
+        self._sample([key for key in keys if not self.library.is_sampled(key)], Search.FASTEST_COMPOSED)
 
     def finish_composition(self) -> None:
         """Finish the composition of all problems that have choices."""
@@ -297,7 +315,12 @@ class StagePricing:
         the solver and they are many or large."""
         library = self.library
         if self._solver == "auto":
-            self._sweep(search, [key for key in keys if library.is_sampled(key) or not self._has_begun(key, search)])
+            begun = [key for key in keys if not library.is_sampled(key) and self._has_begun(key, search)]
+            new = dict.fromkeys(key for key in keys if key not in set(begun))
+            if self._whole_meshes:
+                meshes = dict.fromkeys(library.tasks[key].on for key in new)
+                new |= dict.fromkeys(key for on in meshes for key in library.problems_on[on].values())
+            self._sweep(search, new)
         unknown = [key for key in keys if not library[key].composed]
         if self._on_demand and unknown:
             raise NotComposableError

@@ -137,4 +137,5 @@ def test_composition_is_finished_before_what_takes_longer_and_for_the_lowest_bou
     proof = [OpenQuestion("g", 1.0, Search.FASTEST)]
     assert next_searches([(1, unfinished + proof)]) == {composed: [("a", 0), ("b", 0)]}, "a second mesh beside it"
     assert next_searches([(1, others + unfinished)]) == {fastest: [("d", 0)]}
+    assert next_searches([(1, others + unfinished)], 2) == {fastest: [("d", 0), ("e", 0)]}
     assert next_searches([(1, proof + others), (2, others)]) == {Search.FASTEST: [("g", 0)], fastest: [("d", 0)]}
