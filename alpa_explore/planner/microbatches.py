@@ -162,8 +162,8 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             if seconds <= known and seconds < math.inf:
                 bound, plan = plan_of_wanted(ready[count], _named(resources, count), below=known)
                 seconds = max(seconds, bound)
-                # A schedule without a figure did not fit with these choices, and may with leaner ones.
-                if plan is not None and all(t.iteration_seconds is not None for t in plan.schedules):
+                # Turns that do not fit with these choices, or in fewer stages, may with leaner ones.
+                if plan is not None and (plan.interleaved or not plan.schedules):
                     seconds = max(seconds, (1 - ALIKE) * plan.predicted.iteration_seconds)
                     lines[count] = tried(plan)
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
