@@ -81,6 +81,8 @@ def profile_stages(
         if not any(pipeline for _, pipeline in query.best_of_each(costs)):
             pricing.finish_composition()  # what is nearest to fitting is found among all stages
             costs = resolve_each(pricing, query)
+        pricing.price_turns(costs, first)
+        costs = pricing.costs()
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
@@ -154,7 +156,7 @@ def profile_wanted(
             if bound * (1.0 - TOLERANCE) > below:
                 return bound * (1.0 - TOLERANCE), None
             if not pricing.price(best.open_stages(costs)):
-                pricing.price_turns(resolve_each(pricing, query))
+                pricing.price_turns(resolve_each(pricing, query), Search.COMPOSED)
                 return bound * (1.0 - TOLERANCE), pricing.profile(pricing.costs())
     except NotComposableError:
         return bound * (1.0 - TOLERANCE), None

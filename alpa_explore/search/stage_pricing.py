@@ -221,9 +221,9 @@ class StagePricing:
         self._run(next_searches(asked, 2 if self._whole_meshes else 1))  # a second mesh beside the first
         return bool(asked)
 
-    def price_turns(self, costs: StageCosts) -> None:
-        """Fastest choices for the stages that the submeshes of the best pipelines, and of those near them, run in turn:
-        no pipeline wants them as stages of its own."""
+    def price_turns(self, costs: StageCosts, search: Search) -> None:
+        """Choices for the stages that the submeshes of the best pipelines, and of those near them, run in turn: no
+        pipeline wants them as stages of its own, and without them T is not known."""
         cells = dict.fromkeys(
             cell
             for asked in self.query.each(costs.num_layers)
@@ -232,7 +232,7 @@ class StagePricing:
             for cell in asked.in_turns(stages)
         )
         keys = {stage.key: None for cell in cells for stage in self._stages.get(cell, ())}
-        self._sample([key for key in keys if not self.library.is_sampled(key)], Search.FASTEST_COMPOSED)
+        self._sample([key for key in keys if not self.library.is_sampled(key)], search)
 
     def finish_composition(self) -> None:
         """Finish the composition of all problems that have choices."""
