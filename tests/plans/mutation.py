@@ -74,7 +74,8 @@ def _change(rng: random.Random, part: Any, key: Any) -> str:
     value = part[key]
     kind = rng.choice(("value", "value", "value", "near", "remove", "add", "twice", "swap"))
     if kind == "near" and isinstance(value, int | float) and not isinstance(value, bool):
-        part[key] = rng.choice((value + 1, value - 1, -value, value * 2, float(value), value * 10**6, value // 2))
+        as_float = float(max(min(value, 1e300), -1e300))  # an integer may be too large for a float
+        part[key] = rng.choice((value + 1, value - 1, -value, value * 2, as_float, value * 10**6, value // 2))
     elif kind == "remove":
         del part[key]
         return "removed"

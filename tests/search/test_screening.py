@@ -92,7 +92,9 @@ def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(mo
 
 @pytest.mark.sweep(kept=0)
 @pytest.mark.slow
-def test_a_plan_with_a_cache_of_other_layers_is_the_plan_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_with_a_cache_of_other_layers_is_the_plan_without_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
     for layers in (4, 6, 4):
         known, alone = (

@@ -35,8 +35,16 @@ class HeldProfile:
         until(lambda: self.gate.is_set() or cancel.is_set(), "the test lets it go on")
         failed = (("aten.<mm>", "the device is full"),) if self.gate.is_set() else ()
         timed = 39 if self.gate.is_set() else 1
+        untimed = (("aten.sub", "an index is too large"),)
         return Profile(
-            store=STORE, timed=timed, known=0, left=0, plan_share=0.97, failed=failed, unsteady=("aten.add",)
+            store=STORE,
+            timed=timed,
+            known=0,
+            left=0,
+            plan_share=0.97,
+            failed=failed,
+            untimed=untimed,
+            unsteady=("aten.add",),
         )
 
 
@@ -74,6 +82,7 @@ def test_kernels_are_timed_and_planned_with(tab: Tab) -> None:
     assert (panel.start.disabled, panel.cancel.disabled) == (True, False)
     tab.profile.gate.set()
     tab.says("39 kernels timed", "97 %", "1 vary by more than 20 %", "aten.&lt;mm&gt;: the device is full")
+    tab.says("no price:</p><ul><li>aten.&lt;mm&gt;", "priced by formulas:</p><ul><li>aten.sub: an index is too large")
     assert tab.profile.calls == [{"seconds": 7.0, "store": None}]
     plan = tab.explorer.wait(LIMIT_SECONDS)
     assert plan.cluster.device.measured == STORE
