@@ -56,6 +56,10 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
         matmul_curve=curve,
     )
     by_shape, fits = fit_kernels(measured, by_curve)
+    if like is not None and like[0].kernels is not None and by_shape.kernels is not None:
+        # Attention is not measured under a mask.
+        masked = like[0].kernels.masked_attention
+        by_shape = replace(by_shape, kernels=replace(by_shape.kernels, masked_attention=masked))
     # Tiles and waves are those of a GPU; on a CPU the fit is only kept beside its points.
     is_gpu = measured.processors > 1 and measured.products and measured.attention
     return {

@@ -38,6 +38,10 @@ class KernelFigures:
     """The share falls like (head / 128)^exponent for smaller heads."""
     attention_keys: float
     """Keys at which attention reaches half of its share."""
+    masked_attention: float = 0.6
+    """Factor of that share in plain PyTorch under a mask, all scores counted, for heads of 16-bit numbers up to 128: by
+    default of its memory-efficient kernel, as xFormers measured it beside flash attention. PyTorch 2.11 takes cuDNN's
+    kernel on Hopper, which is faster than flash attention there (a compiled Llama-3.2-1B, data/gpu)."""
     grouped_share: float = 1.0
     """Share of the rate of one large product that products in groups reach, such as those of experts."""
 

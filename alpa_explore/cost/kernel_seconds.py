@@ -92,6 +92,8 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
         (KernelKind.ATTENTION_BACKWARD, figures.attention_backward_share),
+        (KernelKind.MASKED_ATTENTION, figures.masked_attention),
+        (KernelKind.MASKED_ATTENTION_BACKWARD, figures.masked_attention * figures.attention_backward_share),
     ):
         chosen = table.kind == kinds.index(kind)
         if not chosen.any():

@@ -43,6 +43,8 @@ class KernelKind(enum.StrEnum):
     """Products with a weight each, and rows of their own, in one kernel: the experts of a device."""
     ATTENTION = "attention"
     ATTENTION_BACKWARD = "attention backward"
+    MASKED_ATTENTION = "attention under a mask"
+    MASKED_ATTENTION_BACKWARD = "attention under a mask backward"
     MEMORY = "memory"
     """Pointwise operators, reductions, data movement: memory traffic."""
     UPDATE = "update"
@@ -176,10 +178,11 @@ def sizes_in_context(
 def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
     """The kind of the kernel of an operator; `heavy` operators run on matrix units."""
     name = packet(operator.kind)
+    masked = operator.unfused is not None and operator.unfused.masked
     if name == "alpa_explore.attention":
-        return KernelKind.ATTENTION
+        return KernelKind.MASKED_ATTENTION if masked else KernelKind.ATTENTION
     if name == "alpa_explore.attention_backward":
-        return KernelKind.ATTENTION_BACKWARD
+        return KernelKind.MASKED_ATTENTION_BACKWARD if masked else KernelKind.ATTENTION_BACKWARD
     if name in ROUTED:
         return KernelKind.GROUPED_PRODUCT
     if operator.phase is Phase.UPDATE:

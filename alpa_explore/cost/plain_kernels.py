@@ -7,11 +7,10 @@ a kernel. All of a graph's operators of a kind are treated alike; the figures ar
   one of all scores, which all its layers share, and other attention one whose rows are one number, expanded. Fused
   kernels take no such mask, so that is computed in float32, score by score.
 - Attention without mask is flash attention. With a mask, or a window (of which PyTorch makes a mask of all scores in
-  every call, and as many heads of keys and values as of queries), it is cuDNN's, with large heads, or where those of
-  values have another size, the memory-efficient kernel; neither skips blocks under a mask. Sinks are no argument of
-  it: a model spells such attention out, reads and writes all scores in each step, and keeps their shares.
-- A product whose operands or result have rows in memory that are no multiples of 16 bytes is slow; torch.compile pads
-  them.
+  every call, and as many heads of keys and values as of queries), it is the kernel that the device has for masks; with
+  large heads, or where those of values have another size, it is the memory-efficient one. Neither skips blocks under a
+  mask. Sinks are no argument of theirs: a model spells such attention out, reads and writes all scores in each step,
+  and keeps their shares.
 - A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
   copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
 - Norms and log-softmax read their tensor again once they know its statistics.
@@ -90,7 +89,7 @@ def _attention(
     all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
     backward = operator.phase is Phase.BACKWARD
     small = element == 2 and key.shape[3] == value.shape[3] <= tuning.MASKED_HEAD
-    masked_rate = tuning.MASKED_ATTENTION if small else tuning.EFFICIENT_ATTENTION
+    under_mask = all_scores if small else all_scores / tuning.EFFICIENT_ATTENTION
     if len(arguments) > _SINK and arguments[_SINK] is not None:
         scores = samples * heads * rows * columns * element
         # The shares of all scores and the sink, and where in each row the largest is.
@@ -111,7 +110,7 @@ def _attention(
             shared_masks.add((rows, columns))
             kept += rows * columns * element
         return Unfused(
-            slowdown=all_scores / masked_rate, moved_bytes=2 * repeated, kept_bytes=kept * keeps
+            slowdown=under_mask, moved_bytes=2 * repeated, kept_bytes=kept * keeps, masked=small
         ), tuning.MASK_LAUNCHES
     if mask is None and not windowed:
         unequal = key.shape[3] != value.shape[3]
@@ -122,7 +121,7 @@ def _attention(
         boolean = isinstance(mask, Ref) and graph.tensors[mask.tensor].dtype == "bool"
         kept = graph.tensors[mask.tensor].elements * element if isinstance(mask, Ref) and boolean else 0
     return Unfused(
-        slowdown=all_scores / masked_rate, moved_bytes=2 * kept, kept_bytes=kept * keeps
+        slowdown=under_mask, moved_bytes=2 * kept, kept_bytes=kept * keeps, masked=small
     ), tuning.MASK_LAUNCHES
 
 

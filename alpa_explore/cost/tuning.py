@@ -24,9 +24,8 @@ and 50,257 columns on an H100 284, 97 and 99 TFLOP/s of 715 (tests/validation/da
 SCORE_BYTES, CAST_BYTES = {False: 16, True: 28}, 6
 """Attention in float32: bytes that are read and written for each score, by whether it is the backward pass (products
 write and read it, the softmax reads and writes it), and for each element that is cast from 16 bits."""
-MASKED_ATTENTION, MASKED_HEAD = 1.4, 128
-"""Rate of cuDNN's attention, which PyTorch 2.11 takes on an H100 where a mask without gradient and heads up to this
-size are given, over that of flash attention, all scores counted. Fitted to a compiled Llama-3.2-1B (data/gpu)."""
+MASKED_HEAD = 128
+"""Heads up to which `KernelFigures.masked_attention` holds; larger ones run at `EFFICIENT_ATTENTION`."""
 MASK_LAUNCHES = 4
 """Kernels that make a mask of scores, and repeat heads of keys and values."""
 SPELLED_OUT = {False: (15, 10), True: (18, 14)}

@@ -72,6 +72,8 @@ class Unfused:
     """Kept for the backward pass beside tensors of the graph."""
     in_float32: bool = False
     """Whether it is attention as products of all scores in float32."""
+    masked: bool = False
+    """Whether it is attention by the kernel that a device has for masks (`KernelFigures.masked_attention`)."""
 
 
 Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"

@@ -158,6 +158,8 @@ def test_the_file_of_a_gpu_has_its_figures_and_can_be_fitted_again(tmp_path: Pat
     assert device.software.forward_launch_seconds == pytest.approx(7e-6)
     assert device.software.backward_launch_seconds == pytest.approx(6e-6)
     kernels = [product_kernel(p) for p in measured().products]
+    # Of plain PyTorch, operators say themselves what odd sizes cost (cost.plain_kernels).
+    device = replace(device, software=replace(device.software, plain_loop=False))
     assert seconds(kernels, device) == pytest.approx(seconds(kernels), rel=0.05)
 
     kept = json.loads(path.read_text())

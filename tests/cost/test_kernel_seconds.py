@@ -15,7 +15,13 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.models import build
 from alpa_explore.tracing.capture import capture
 
-ATTENTION = {KernelKind.ATTENTION: 1.0, KernelKind.ATTENTION_BACKWARD: None}
+ATTENTION = {
+    KernelKind.ATTENTION: (False, False),
+    KernelKind.ATTENTION_BACKWARD: (False, True),
+    KernelKind.MASKED_ATTENTION: (True, False),
+    KernelKind.MASKED_ATTENTION_BACKWARD: (True, True),
+}
+"""(under a mask, backward)."""
 
 
 def filled(device: Device, groups: int, m: int, n: int, k: int, depth: float) -> float:
@@ -46,7 +52,8 @@ def plain_seconds(device: Device, kernel: Kernel) -> float:
         arithmetic = flops / (peak * figures.shares.get(kernel.dtype, device.matmul_efficiency) * rate)
     elif kernel.kind in ATTENTION:
         share = figures.attention_share * device.software.attention_factor
-        share *= ATTENTION[kernel.kind] or figures.attention_backward_share
+        masked, backward = ATTENTION[kernel.kind]
+        share *= (figures.masked_attention if masked else 1) * (figures.attention_backward_share if backward else 1)
         share *= min(1.0, k / 128) ** figures.attention_head_exponent * n / (n + figures.attention_keys)
         share *= min(1.0, math.ceil(m / tuning.ATTENTION_BLOCK) * count / figures.processors)
         arithmetic = flops / (device.peak("bfloat16") * share)

@@ -104,3 +104,27 @@ def test_the_backward_pass_of_a_convolution_takes_about_twice_its_forward_pass()
     assert len(back) == len(ahead) == 4
     for forward, backward in zip(ahead[1:], back[-2::-1], strict=True):
         assert 1.5 < backward / forward < 2.5
+
+
+def attention_seconds(device: str, *, masked: bool) -> float:
+    """Of the kernels of wide attention, forward and backward, a microbatch."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(128, dtype=torch.bfloat16, device="meta"))
+
+        def forward(self, x):
+            mask = torch.ones(rows, rows, dtype=torch.bool, device="meta") if masked else None
+            return F.scaled_dot_product_attention(*(x * self.scale,) * 3, attn_mask=mask)
+
+    rows = 2048
+    x = torch.empty(4, 16, rows, 128, dtype=torch.bfloat16, device="meta")
+    plan = ax.plan(ax.capture(Attention(), (x,), loss=loss), device, num_microbatches=1, num_layers=1, cache=False)
+    return sum(o.compute_seconds for o in plan.stages[0].operators if "attention" in o.op)
+
+
+@pytest.mark.parametrize(("device", "rate"), [("h100", 1.4), ("a100", 0.6)])
+def test_attention_under_a_mask_is_priced_by_the_kernel_that_the_device_has_for_it(device: str, rate: float) -> None:
+    plain = attention_seconds(f"1x1:{device}@eager", masked=False)
+    assert attention_seconds(f"1x1:{device}@eager", masked=True) == pytest.approx(plain / rate, rel=0.05)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -84,6 +84,11 @@ def strict_validator() -> Any:
     return jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=integers)(plan_schema())
 
 
+def written(path: Iterable[int | str]) -> str:
+    """A place as a message names it: stages[0].layers. Other libraries put quotes around odd keys."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
 @pytest.mark.slow
 @pytest.mark.sweep(kept=1)
 @pytest.mark.parametrize("seed", range(5))
@@ -91,7 +96,7 @@ def test_a_damaged_document_is_refused_exactly_when_the_schema_refuses_it(seed: 
     rng, validator, refused = random.Random(seed), strict_validator(), 0
     for _ in range(60):
         body = damaged(document, rng)
-        places = {e.json_path.removeprefix("$").removeprefix(".") for e in validator.iter_errors(body)}
+        places = {written(e.absolute_path) for e in validator.iter_errors(body)}
         fault = schema_fault(body)
         assert (fault is None) == (not places), body
         if fault is not None and "" not in places:
