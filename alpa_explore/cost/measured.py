@@ -4,8 +4,8 @@ A kernel is known by its name: the operator with its arguments, and the local sh
 makes. One that was timed takes the measured seconds. One between two timed sizes of its family takes those of the
 formulas times a factor, measured over formula, that is interpolated in the logarithm of the size. Beyond the timed
 sizes, and in families that were not timed, it is the mean factor of what was timed of the same kind and dtype: else
-kernels would look fast because nobody timed them, and plans would be made of those. One that cannot run on the device,
-for lack of memory or of an implementation, has no price.
+kernels would look fast because nobody timed them, and plans would be made of those. A strategy whose kernel
+cannot run on the device, for lack of memory or of an implementation, has no price, unless none of its operator runs.
 """
 
 from __future__ import annotations

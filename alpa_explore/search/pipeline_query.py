@@ -86,10 +86,9 @@ class PipelineQuery:
         return most
 
     def in_turns(self, stages: Sequence[Stage]) -> list[RangeKey]:
-        """The layers that each submesh of a pipeline runs in each of its turns; none where it runs its stage at
-        once."""
+        """The layers that each submesh of a pipeline runs in each of its turns; none where it is one stage."""
         schedule, turns = self.options.schedule, self.options.terms(1).turns
-        if turns == 1 or len(stages) == 1:
+        if len(stages) == 1:
             return []
         order = submeshes_in_turn(SIMULATED_AS.get(schedule, schedule), len(stages), turns)
         layers = layers_in_turns([end - first for first, end, _ in stages], order)

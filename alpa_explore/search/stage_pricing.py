@@ -227,7 +227,7 @@ class StagePricing:
         cells = dict.fromkeys(
             cell
             for asked in self.query.each(costs.num_layers)
-            if (best := asked.best(costs)).feasible
+            if asked.options.terms(1).turns > 1 and (best := asked.best(costs)).feasible
             for stages in (best.stages, *best.near[:MOST_NEAR])
             for cell in asked.in_turns(stages)
         )
