@@ -22,7 +22,7 @@ go.Figure(
 )"""
 
 CELLS: list[tuple[str, str]] = [
-    ("markdown", "# 03 · Example\n\nA ring of *devices*."),
+    ("markdown", "# 03 · Example\n\nA ring of *devices*.\n\n*10 minutes. You need nothing.*"),
     ("code", "from alpa_explore.course import exercise, points, reveal"),
     ("markdown", "## Question: a ring\n\nHow long does it take?"),
     ("markdown", "## Guess"),
@@ -46,7 +46,7 @@ def notebook(cells: Sequence[tuple[str, str]], **said: Any) -> dict[str, Any]:
         cell: dict[str, Any] = {"cell_type": kind, "id": str(place), "metadata": {}}
         code = {"execution_count": None, "outputs": []} if kind == "code" else {}
         made.append(cell | code | {"source": text.splitlines(keepends=True)})
-    said = said or {"minutes": 30, "goals": ["see a ring"], "prerequisites": ["02"]}
+    said = said or {"goals": ["see a ring"], "prerequisites": ["02"]}
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     return {
         "cells": made,

@@ -7,22 +7,26 @@ from alpa_explore.course.ask import solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.exam import write_exam
 from alpa_explore.course.grading import numbers_of
-from alpa_explore.course.lessons.notebook import course_folder, read_lessons
+from alpa_explore.course.lessons.notebook import TASK_MINUTES, course_folder, read_lessons
 from alpa_explore.course.lessons.weeks import weeks
 from alpa_explore.course.registry import EXERCISES, exercises_of
 
 LESSONS = read_lessons(course_folder())
-CLASS_MINUTES = 90
+WEEK_MINUTES = 90 + 120
+"""A class, and two hours at home."""
+ESSAY_MINUTES = 40
 
 
-def test_the_weeks_have_every_lesson_once_after_those_it_builds_on_and_fit_a_class() -> None:
+def test_the_weeks_have_every_lesson_once_after_those_it_builds_on_and_fit_a_class_and_two_hours() -> None:
     order = [number for week in weeks() for number in week.lessons]
     assert len(weeks()) == 12
     assert sorted(order) == [lesson.number for lesson in LESSONS]
     known = {lesson.number: lesson for lesson in LESSONS}
     for place, number in enumerate(order):
         assert set(known[number].prerequisites) <= set(order[:place]), number
-    assert all(sum(known[number].minutes for number in week.lessons) <= CLASS_MINUTES for week in weeks())
+    for week in weeks():
+        minutes = sum(known[number].minutes for number in week.lessons) + ESSAY_MINUTES
+        assert minutes + TASK_MINUTES * sum(t.lesson in week.lessons for t in tasks().values()) <= WEEK_MINUTES
 
 
 def test_an_examination_asks_every_exercise_and_keeps_its_answers_apart(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_the_example_has_the_structure(tmp_path: Path) -> None:
     lesson = read_lesson(write(tmp_path / "03_example.ipynb", CELLS))
     others = [f"exercise {exercise.id} is not asked" for exercise in exercises_of("03")[1:]]
     assert faults(lesson) == [*others, "it has 1 exercises, and should have 2 at least"]
-    assert (lesson.number, lesson.title, lesson.minutes, lesson.exercises) == ("03", "Example", 30, ("03.1",))
+    assert (lesson.number, lesson.title, lesson.minutes, lesson.exercises) == ("03", "Example", 10, ("03.1",))
 
 
 def test_two_sections_may_begin_in_one_cell(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_what_is_missing_is_said(old: str, new: str | None, expected: str, tmp_p
 
 
 def test_a_lesson_says_its_goals_and_builds_on_earlier_ones(tmp_path: Path) -> None:
-    path = write(tmp_path / "03_example.ipynb", CELLS, minutes=30, goals=["g"], prerequisites=["02", "05"])
+    path = write(tmp_path / "03_example.ipynb", CELLS, goals=["g"], prerequisites=["02", "05"])
     assert "lesson 05 comes later" in faults(read_lesson(path))
-    assert any("no alpa_course" in fault for fault in faults(read_lesson(write(path, CELLS, minutes=30))))
+    assert any("no alpa_course" in fault for fault in faults(read_lesson(write(path, CELLS, goals=["g"]))))
 
 
 def test_the_metadata_of_cells_is_what_nbgrader_documents() -> None:
@@ -97,7 +97,7 @@ def test_sync_writes_metadata_and_the_table_once(tmp_path: Path) -> None:
     for cell in marked:
         del cell["metadata"]["nbgrader"]
     assert after == before
-    assert "| [03 · Example](03_example.ipynb) | 30 | see a ring |" in index.read_text()
+    assert "| [03 · Example](03_example.ipynb) | 10 | see a ring |" in index.read_text()
 
     cells = [(kind, text) for kind, text in CELLS if 'exercise("03.1"' not in text]
     changed = notebook(cells)
@@ -105,6 +105,31 @@ def test_sync_writes_metadata_and_the_table_once(tmp_path: Path) -> None:
     lesson.write_text(notebook_text(changed))
     sync(tmp_path)
     assert "nbgrader" not in json.loads(lesson.read_text())["cells"][0]["metadata"], "left over from another cell"
+
+
+def test_the_minutes_of_a_lesson_follow_its_words_code_figures_and_exercises(tmp_path: Path) -> None:
+    path = tmp_path / "03_example.ipynb"
+
+    def minutes(*more: tuple[str, str]) -> int:
+        return read_lesson(write(path, [*CELLS, *more])).minutes
+
+    short = minutes()
+    assert minutes(("markdown", "word " * 120 * 30)) == short + 30
+    assert minutes(("code", "x = 1\n" * 10 * 20)) == short + 20
+    assert minutes(*[("markdown", "## Figure: again")] * 5) == short + 15
+    assert minutes(("code", 'exercise("03.2", ...)'), ("code", 'exercise("03.3", ...)')) == short + 10
+    assert minutes(("markdown", "word " * 120 * 2)) % 5 == 0
+
+
+def test_minutes_that_a_text_says_are_written_again(tmp_path: Path) -> None:
+    lesson = write(tmp_path / "03_example.ipynb", [*CELLS, ("markdown", "word " * 120 * 60)])
+    roads = "* **A road**, 5 minutes: 03, 03. To see.\n* **Another**, 5 minutes: 03, 04. To hear."
+    index = write(tmp_path / "index.ipynb", [("markdown", f"# Index\n\n{roads}")])
+    sync(tmp_path)
+    assert "*70 minutes. You need nothing.*" in read_lesson(lesson).cells[0].source
+    said = read_lesson(index).cells[0].source
+    assert "**A road**, 140 minutes: 03, 03." in said
+    assert "**Another**, 5 minutes: 03, 04." in said, "a lesson that is not there has no minutes"
 
 
 def test_a_folder_without_lessons_and_a_damaged_notebook_are_named(tmp_path: Path) -> None:

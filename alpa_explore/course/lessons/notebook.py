@@ -1,7 +1,7 @@
 """A lesson, read from its notebook.
 
-What it says of itself is in the notebook's metadata: `"alpa_course": {"minutes": 40, "goals": ["…"], "prerequisites":
-["05"]}`. Its number is that of its file, its title the first heading.
+What it says of itself is in the notebook's metadata: `"alpa_course": {"goals": ["…"], "prerequisites": ["05"]}`. Its
+number is that of its file, its title the first heading, and its minutes are computed from its cells.
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ _CALL = re.compile(r"^\s*exercise\(\s*[\"'](\d\d\.\d+)[\"']", re.MULTILINE)
 _POINTS = re.compile(r"^\s*points\(\s*[\"'](\d\d)[\"']", re.MULTILINE)
 _BEFORE_SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 _HEADING = re.compile(r"^(#{1,3}) +(.+?) *$", re.MULTILINE)
+WORDS_A_MINUTE = 120
+"""In which a text with formulas is understood: an assumption. Where nothing is new, skilled readers do 300 a minute
+(Rayner and others, So Much to Read, So Little Time, 2016)."""
+LINES_A_MINUTE = 10
+"""Of code, and the minutes below: assumptions, too."""
+FIGURE_MINUTES = 3
+"""To guess, and to move the sliders of the figure behind it."""
+EXERCISE_MINUTES = 5
+TASK_MINUTES = 20
+"""For a function to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +68,22 @@ class Lesson:
     number: str
     """'06'; '' for a page that is no lesson, such as the glossary."""
     title: str
-    minutes: int
     goals: tuple[str, ...]
     prerequisites: tuple[str, ...]
     """Numbers of lessons."""
     described: bool
-    """Whether the notebook says the three above."""
+    """Whether the notebook says the two above."""
     cells: tuple[Cell, ...]
+
+    @property
+    def minutes(self) -> int:
+        """To read it with its code, play with its figures and answer its exercises, to the next five; without the
+        functions to write."""
+        texts = [cell.source for cell in self.cells if cell.kind == "markdown"]
+        lines = sum(cell.source.count("\n") + 1 for cell in self.cells if cell.kind == "code" and not cell.exercise)
+        figures = sum(text.startswith("Figure") for cell in self.cells for level, text in cell.headings if level == 2)
+        spent = len(" ".join(texts).split()) / WORDS_A_MINUTE + lines / LINES_A_MINUTE
+        return 5 * round((spent + FIGURE_MINUTES * figures + EXERCISE_MINUTES * len(self.exercises)) / 5)
 
     @property
     def name(self) -> str:
@@ -91,10 +110,9 @@ def read_lesson(path: Path) -> Lesson:
         path=path,
         number=number,
         title=re.sub(r"^\d\d · ", "", title),
-        minutes=int(said.get("minutes", 0)),
         goals=tuple(said.get("goals", ())),
         prerequisites=tuple(said.get("prerequisites", ())),
-        described={"minutes", "goals", "prerequisites"} <= set(said),
+        described={"goals", "prerequisites"} <= set(said),
         cells=cells,
     )
 

@@ -1,4 +1,4 @@
-"""Bring what follows from the lessons up to date: nbgrader's metadata of graded cells, tables of index and guide.
+"""Bring what follows from the lessons up to date: nbgrader's metadata of graded cells, minutes, tables, roads.
 
 The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it in
 the session in which the answers were given. All other cells are the student's and have no metadata: nbgrader empties
@@ -8,11 +8,23 @@ cells marked as solutions when it makes the version for students, and warns of c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.course.lessons.notebook import Cell, Lesson, notebook_text, read_lessons, read_notebook, source_of
+from alpa_explore.course.coding.task import tasks
+from alpa_explore.course.lessons.notebook import (
+    EXERCISE_MINUTES,
+    FIGURE_MINUTES,
+    TASK_MINUTES,
+    WORDS_A_MINUTE,
+    Cell,
+    Lesson,
+    notebook_text,
+    read_lessons,
+    read_notebook,
+    source_of,
+)
 from alpa_explore.course.lessons.weeks import weeks_table
 from alpa_explore.course.registry import exercises_of
 from alpa_explore.store.write import write_text
@@ -21,6 +33,10 @@ PAGES = ("index.ipynb", "lecturer.ipynb")
 """Those that may have a table."""
 BEGIN, END = "<!-- lessons -->", "<!-- end of lessons -->"
 _BETWEEN = re.compile("<!-- (lessons|weeks) -->.*<!-- end of \\1 -->", re.DOTALL)
+_MINUTES = re.compile(r"(?<=^\*)\d+ minutes(?=\. )", re.MULTILINE)
+"""At the head of a lesson."""
+_ROAD = re.compile(r"(?<=, )\d+ minutes: (?P<lessons>\d\d(?:, \d\d)+)\.")
+"""Of the index."""
 KEY = "nbgrader"
 _VERSION = 3
 """Of nbgrader's cell metadata schema."""
@@ -49,22 +65,34 @@ def _marked(lesson: Lesson) -> str:
         if (mark := nbgrader_metadata(cell)) is not None:
             metadata[KEY] = dict(mark)
         raw["metadata"] = metadata
-    return notebook_text(notebook)
+    return _rewritten(notebook, lambda text: _MINUTES.sub(f"{lesson.minutes} minutes", text))
 
 
 def _indexed(path: Path, lessons: Sequence[Lesson]) -> str:
-    notebook = read_notebook(path)
+    return _rewritten(read_notebook(path), lambda text: with_table(text, lessons))
+
+
+def _rewritten(notebook: dict[str, Any], new: Callable[[str], str]) -> str:
+    """The text of a notebook whose own texts are made anew."""
     for cell in notebook["cells"]:
-        text = source_of(cell)
-        if cell["cell_type"] == "markdown" and (new := with_table(text, lessons)) != text:
-            cell["source"] = new.splitlines(keepends=True)
+        if cell["cell_type"] == "markdown" and (text := new(source_of(cell))) != source_of(cell):
+            cell["source"] = text if isinstance(cell["source"], str) else text.splitlines(keepends=True)
     return notebook_text(notebook)
 
 
 def with_table(text: str, lessons: Sequence[Lesson]) -> str:
-    """`text` with the table of these lessons, or of weeks, between the comments; unchanged where it has none."""
+    """`text` with the table of these lessons, or of weeks, between the comments, and the minutes of roads of them."""
     tables = {"lessons": lessons_table, "weeks": weeks_table}
-    return _BETWEEN.sub(lambda m: f"<!-- {m[1]} -->\n\n{tables[m[1]](lessons)}\n\n<!-- end of {m[1]} -->", text)
+    text = _BETWEEN.sub(lambda m: f"<!-- {m[1]} -->\n\n{tables[m[1]](lessons)}\n\n<!-- end of {m[1]} -->", text)
+    known = {lesson.number: lesson.minutes for lesson in lessons}
+
+    def road(match: re.Match[str]) -> str:
+        names = match["lessons"].split(", ")
+        return (
+            f"{sum(map(known.__getitem__, names))} minutes: {match['lessons']}." if {*names} <= {*known} else match[0]
+        )
+
+    return _ROAD.sub(road, text)
 
 
 def lessons_table(lessons: Sequence[Lesson]) -> str:
@@ -72,12 +100,17 @@ def lessons_table(lessons: Sequence[Lesson]) -> str:
     rows = ["| lesson | minutes | after it you can | builds on | exercises |", "|---|--:|---|---|--:|"]
     for lesson in lessons:
         goals = "; ".join(goal.rstrip(".") for goal in lesson.goals) or "–"
-        minutes = str(lesson.minutes) if lesson.minutes else "–"
         rows.append(
-            f"| [{lesson.number} · {lesson.title}]({lesson.path.name}) | {minutes} | {goals} | "
+            f"| [{lesson.number} · {lesson.title}]({lesson.path.name}) | {lesson.minutes} | {goals} | "
             f"{', '.join(lesson.prerequisites) or '–'} | {len(exercises_of(lesson.number))} |"
         )
-    return "\n".join([*rows, "", f"Together {sum(lesson.minutes for lesson in lessons)} minutes."])
+    count = sum(task.lesson == lesson.number for lesson in lessons for task in tasks().values())
+    together = (
+        f"Together {sum(lesson.minutes for lesson in lessons)} minutes: to read at {WORDS_A_MINUTE} words a minute, with "
+        f"{FIGURE_MINUTES} minutes for a figure and {EXERCISE_MINUTES} for an exercise. The functions to write, "
+        f"{count} of them, take about {TASK_MINUTES} minutes more each."
+    )
+    return "\n".join([*rows, "", together])
 
 
 def nbgrader_metadata(cell: Cell) -> Mapping[str, Any] | None:

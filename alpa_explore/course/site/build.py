@@ -26,7 +26,7 @@ from alpa_explore.errors import CourseError
 
 MARK = ".alpa-explore-course"
 """A file that says that the folder is a website of the course, which may be replaced."""
-_PAGES = (INDEX, GLOSSARY, "lecturer", "project")
+_PAGES = (INDEX, GLOSSARY, "lecturer", "project", "claims")
 _FOLDERS = ("images", "pytorch")
 """Beside the notebooks, what their texts show and link."""
 _REFERENCE = "reference"
@@ -103,9 +103,7 @@ def _page(name: str, text: str) -> Lesson:
     title = text.partition("\n")[0].removeprefix("# ")
     cell = Cell(kind="markdown", source=text, metadata={})
     path = Path(f"{name}.ipynb")
-    return Lesson(
-        path=path, number="", title=title, minutes=0, goals=(), prerequisites=(), described=False, cells=(cell,)
-    )
+    return Lesson(path=path, number="", title=title, goals=(), prerequisites=(), described=False, cells=(cell,))
 
 
 def _check_texts(page: Lesson) -> None:

@@ -28,7 +28,7 @@
   let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
-  const SEVERAL = 640; // pixels of a figure with several panels or buttons
+  const SEVERAL = 540; // pixels of a figure with several panels or buttons
   const KEY = 45; // pixels of the sign of a name in a legend
   const MANY = 8; // traces: their legend needs room
   const LETTER = 9; // pixels of a letter of a title, in a wide font
@@ -79,7 +79,7 @@
     return Math.ceil(widths.length / Math.max(1, Math.floor(width / Math.max(...widths))));
   };
   const fitTitle = ({ data, layout }, place) => {
-    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / LETTER));
+    const letters = Math.max(20, Math.floor((place.clientWidth - 24) / LETTER));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);
@@ -93,15 +93,39 @@
       place.style.height = `${layout.height}px`;
     }
   };
+  // A figure with many labels, panels or buttons is shown smaller on a page that is too narrow for it. A button behind it
+  // gives it its size, in which it scrolls.
+  const shrink = (place) => {
+    const frame = place.parentElement;
+    const least = parseFloat(place.style.minWidth) || 0;
+    const scale = frame.clientWidth / least;
+    let button = frame.nextElementSibling?.matches("button.size") ? frame.nextElementSibling : null;
+    if (!least || scale >= 1) {
+      button?.remove();
+      button = null;
+    } else if (!button) {
+      button = Object.assign(document.createElement("button"), { type: "button", className: "size" });
+      button.setAttribute("aria-pressed", "false");
+      button.textContent = "Full size";
+      button.addEventListener("click", () => {
+        button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") === "false"));
+        shrink(place);
+      });
+      frame.after(button);
+    }
+    const small = button?.getAttribute("aria-pressed") === "false";
+    place.style.transform = small ? `scale(${scale})` : "";
+    place.style.marginBottom = small ? `${(scale - 1) * parseFloat(place.style.height)}px` : "";
+  };
   const draw = async (place) => {
     const drawn = Boolean(place._fullLayout);
     const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
     const figure = themed(figures[Number(place.dataset.figure)], active);
-    // A figure with many labels, panels or buttons scrolls on a page that is too narrow for it.
     const { meta, xaxis2, updatemenus } = figure.layout;
     const least = meta?.least_width ?? (xaxis2 || updatemenus || figure.data.length > MANY ? SEVERAL : 0);
     place.style.minWidth = least ? `${least}px` : "";
     fitTitle(figure, place);
+    shrink(place);
     if (drawn && place.dataset.drawn === theme()) {
       // Another state of the figure on screen.
       await Plotly.react(place, { ...figure, config });
@@ -121,6 +145,7 @@
     last = last.then(() => draw(place)).catch((error) => console.error(error));
   };
   const places = [...document.querySelectorAll(".figure")];
+  window.addEventListener("resize", () => places.filter((place) => place._fullLayout).forEach(shrink));
   const near = new IntersectionObserver(
     (entries) => {
       for (const { isIntersecting, target } of entries) {
