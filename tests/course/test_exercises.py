@@ -66,16 +66,18 @@ def _forms(kind, truth) -> list[str]:
     return [*filter(None, map(str.strip, shown)), *(f"{truth:{form}}" for form in (",", ",.0f", ".3g", ".4g"))]
 
 
-@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
-def test_a_right_answer_is_never_marked_wrong_for_its_form(exercise) -> None:
-    for student in STUDENTS:
-        kind, truth = exercise.kind(numbers_of(exercise, student)), truth_of(exercise, student)
-        for text in _understood(kind, truth):
-            assert grade(exercise, student, text).state == "right", (text, truth)
-        for text in _refused(kind, truth):
-            verdict = grade(exercise, student, text)
-            assert verdict.state == "hint", (text, truth)
-            assert verdict.text, "it says which form is read"
+@pytest.mark.parametrize(("exercise", "student"), CASES)
+def test_an_answer_is_never_marked_wrong_for_its_form(exercise, student) -> None:
+    kind, truth = exercise.kind(numbers_of(exercise, student)), truth_of(exercise, student)
+    for text in _understood(kind, truth):
+        assert grade(exercise, student, text).state == "right", (text, truth)
+    for mistake in mistakes_of(exercise, student):
+        said = {grade(exercise, student, text).text for text in _understood(kind, mistake.answer)}
+        assert said == {mistake.reason}, "a usual mistake is seen in every form"
+    for text in _refused(kind, truth):
+        verdict = grade(exercise, student, text)
+        assert verdict.state == "hint", (text, truth)
+        assert kind.asks in verdict.text, "it says which form is read"
 
 
 def _understood(kind, truth) -> list[str]:
@@ -96,15 +98,16 @@ def _refused(kind, truth) -> list[str]:
         one = f"{truth:.6g}"
         return ["", "?", "about " + one, f"{one} {one}", f"{one} parsecs", f"[{one}]", f"{one}^2", f"{one}/1", "1e999"]
     if isinstance(kind, Choice):
-        return ["", "?", "z", "a or b", "1"]
-    return ["", "[]", "none", "all", " and ".join([*map(str, truth), "1"]), "1-2"]
+        return ["", "?", "z", "a or b", "1", "0 1 2", "[0, 1, 2]", "4 ms", "0,27"]
+    return ["", "[]", "none", "all", " and ".join([*map(str, truth), "1"]), "1-2", "4 ms", "1 2 ms"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
-def test_no_student_of_a_class_has_a_reason_that_contradicts_its_answer(exercise) -> None:
+def test_no_student_of_a_class_has_a_reason_that_contradicts_its_answer_or_is_marked_for_its_form(exercise) -> None:
     for student in CLASS:
         test_an_exercise_is_answered_by_its_own_solution_and_by_no_mistake(exercise, student)
+        test_an_answer_is_never_marked_wrong_for_its_form(exercise, student)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)

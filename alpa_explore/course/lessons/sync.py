@@ -106,8 +106,8 @@ def lessons_table(lessons: Sequence[Lesson]) -> str:
         )
     count = sum(task.lesson == lesson.number for lesson in lessons for task in tasks().values())
     together = (
-        f"Together {sum(lesson.minutes for lesson in lessons)} minutes: to read at {WORDS_A_MINUTE} words a minute, with "
-        f"{FIGURE_MINUTES} minutes for a figure and {EXERCISE_MINUTES} for an exercise. The functions to write, "
+        f"Together {sum(lesson.minutes for lesson in lessons)} minutes: to read at {WORDS_A_MINUTE} words a minute, "
+        f"with {FIGURE_MINUTES} minutes for a figure and {EXERCISE_MINUTES} for an exercise. The functions to write, "
         f"{count} of them, take about {TASK_MINUTES} minutes more each."
     )
     return "\n".join([*rows, "", together])
