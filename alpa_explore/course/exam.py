@@ -13,7 +13,7 @@ from typing import Any
 from alpa_explore.course.ask import question_text, solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import numbers_of
+from alpa_explore.course.grading import mistakes_of, numbers_of
 from alpa_explore.course.kinds import Choice
 from alpa_explore.course.lessons.weeks import weeks
 from alpa_explore.course.registry import EXERCISES
@@ -46,13 +46,20 @@ def write_exam(folder: Path, lessons: Sequence[str], seeds: Sequence[str]) -> li
         questions += [f"## {t.lesson} {t.title} (2 points)\n\n{t.statement}\n\n```\n{t.starter}\n```" for t in coding]
         questions += [f"## Essay (3 points)\n\n{week.essay}" for week in essays]
         answers = [f"# Answers {seed}\n\n{head} Not for students."]
-        answers += [f"## {e.id} {e.title}\n\n{solution_text(e, seed).strip()}" for e in asked]
+        answers += [f"## {e.id} {e.title}\n\n{solution_text(e, seed).strip()}{_mistakes(e, seed)}" for e in asked]
         answers += [f"## {t.lesson} {t.title}\n\n```\n{t.right}\n```" for t in coding]
         answers += [f"## Essay\n\n{week.essay}\n\nA good essay: {week.answer}" for week in essays]
         for name, parts in (("questions", questions), ("answers", answers)):
             paths.append(folder / f"{name}-{seed}.md")
             write_text(paths[-1], "\n\n".join(parts) + "\n", "The exam")
     return paths
+
+
+def _mistakes(exercise: Exercise[Any], seed: str) -> str:
+    """Wrong answers with what was overlooked, for those who give a part of the points."""
+    kind = exercise.kind(numbers_of(exercise, seed))
+    lines = [f"- {kind.show(kind.read(one.answer))}: {one.reason.strip()}" for one in mistakes_of(exercise, seed)]
+    return "\n\nUsual mistakes:\n\n" + "\n".join(lines)
 
 
 def _question(exercise: Exercise[Any], seed: str) -> str:

@@ -289,11 +289,23 @@ def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
     page.page.goto(page.page.url.replace("03_example", "05_table"))
     plot = page.figure()
     assert plot.evaluate("(plot) => plot.clientWidth") == tuning.LABELLED_PIXELS, "wide enough for its numbers"
+    assert plot.bounding_box()["width"] < 390, "and shown smaller"
+    frame = plot.locator("xpath=..")
+    assert abs(frame.bounding_box()["height"] - plot.bounding_box()["height"]) < 120, "no gap is left below it"
+    size = page.page.get_by_role("button", name="Full size")
+    size.press("Enter")
+    assert size.get_attribute("aria-pressed") == "true"
+    assert plot.bounding_box()["width"] == tuning.LABELLED_PIXELS, "it scrolls in its place"
+    size.press("Enter")
+    page.page.set_viewport_size({"width": 900, "height": 800})
+    page.wait_until(lambda: size.count() == 0, "there is room again")
+    assert plot.bounding_box()["width"] > tuning.LABELLED_PIXELS
+    page.page.set_viewport_size({"width": 390, "height": 800})
     page.page.goto(page.page.url.replace("05_table", "06_wide"))
     page.page.locator("div.figure").last.scroll_into_view_if_needed()
     top = "(plot) => plot._fullLayout.margin.t"
     assert page.figure().evaluate(top) == 46 + 20 + 2 * 20, "a legend in three lines has its room"
-    assert page.figure(index=1).evaluate("(plot) => plot.clientWidth") == 640, "and so have panels"
+    assert page.figure(index=1).evaluate("(plot) => plot.clientWidth") == 540, "and so have panels"
     for width in (390, 1280):
         page.page.set_viewport_size({"width": width, "height": 800})
         for name in ("04_explorer", "index"):

@@ -6,15 +6,14 @@ from alpa_explore.cli import main
 from alpa_explore.course.ask import solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.exam import write_exam
-from alpa_explore.course.grading import numbers_of
-from alpa_explore.course.lessons.notebook import TASK_MINUTES, course_folder, read_lessons
+from alpa_explore.course.grading import mistakes_of, numbers_of
+from alpa_explore.course.lessons.notebook import course_folder, read_lessons
 from alpa_explore.course.lessons.weeks import weeks
 from alpa_explore.course.registry import EXERCISES, exercises_of
 
 LESSONS = read_lessons(course_folder())
 WEEK_MINUTES = 90 + 120
 """A class, and two hours at home."""
-ESSAY_MINUTES = 40
 
 
 def test_the_weeks_have_every_lesson_once_after_those_it_builds_on_and_fit_a_class_and_two_hours() -> None:
@@ -24,9 +23,7 @@ def test_the_weeks_have_every_lesson_once_after_those_it_builds_on_and_fit_a_cla
     known = {lesson.number: lesson for lesson in LESSONS}
     for place, number in enumerate(order):
         assert set(known[number].prerequisites) <= set(order[:place]), number
-    for week in weeks():
-        minutes = sum(known[number].minutes for number in week.lessons) + ESSAY_MINUTES
-        assert minutes + TASK_MINUTES * sum(t.lesson in week.lessons for t in tasks().values()) <= WEEK_MINUTES
+    assert all(week.minutes([known[number] for number in week.lessons]) <= WEEK_MINUTES for week in weeks())
 
 
 def test_an_examination_asks_every_exercise_and_keeps_its_answers_apart(tmp_path: Path) -> None:
@@ -38,6 +35,9 @@ def test_an_examination_asks_every_exercise_and_keeps_its_answers_apart(tmp_path
         assert exercise.question(numbers_of(exercise, "A")).strip() in questions
         assert exercise.code(numbers_of(exercise, "A")) in answers
         assert exercise.code(numbers_of(exercise, "A")) not in questions
+        for mistake in mistakes_of(exercise, "A"):
+            assert f": {mistake.reason.strip()}" in answers, "for a part of the points"
+            assert f": {mistake.reason.strip()}" not in questions
     for task in tasks().values():
         assert task.statement in questions
         assert task.right in answers
