@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from alpa_explore.course.definition import Exercise
@@ -32,34 +32,18 @@ from alpa_explore.course.exercises.training import (
 )
 from alpa_explore.errors import UnknownNameError, nearest_names
 
-_LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
-    "00": tour.EXERCISES,
-    "01": capture.EXERCISES,
-    "02": cluster.EXERCISES,
-    "03": collectives.EXERCISES,
-    "04": layering.EXERCISES,
-    "05": sharding.EXERCISES,
-    "06": formulations.EXERCISES,
-    "07": pipeline.EXERCISES,
-    "08": schedules.EXERCISES,
-    "09": memory.EXERCISES,
-    "10": attention.EXERCISES,
-    "11": experts.EXERCISES,
-    "12": running.EXERCISES,
-    "13": accuracy.EXERCISES,
-    "14": your_own.EXERCISES,
-    "15": block.EXERCISES,
-    "16": hidden.EXERCISES,
-    "17": which_layout.EXERCISES,
-}
+_LESSONS: tuple[ModuleType, ...]
+_LESSONS = (tour, capture, cluster, collectives, layering, sharding, formulations, pipeline, schedules, memory)
+_LESSONS += (attention, experts, running, accuracy, your_own, block, hidden, which_layout)
+"""Their exercises, in the order of the lessons."""
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 
 
 def _by_id() -> Mapping[str, Exercise[Any]]:
     found: dict[str, Exercise[Any]] = {}
-    for lesson, exercises in _LESSONS.items():
-        for place, exercise in enumerate(exercises, start=1):
-            assert exercise.id == f"{lesson}.{place}", f"exercise {exercise.id} should be {lesson}.{place}"
+    for lesson, module in enumerate(_LESSONS):
+        for place, exercise in enumerate(module.EXERCISES, start=1):
+            assert exercise.id == f"{lesson:02}.{place}", f"exercise {exercise.id} should be {lesson:02}.{place}"
             found[exercise.id] = exercise
     return MappingProxyType(found)
 

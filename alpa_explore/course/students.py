@@ -36,8 +36,6 @@ class Attempts:
     tries: int = 0
     hints: int = 0
     solved: bool = False
-    solution_seen: bool = False
-    """Before it was solved."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +59,6 @@ class Student:
             here = self.of(key)
             here.tries, here.hints = max(here.tries, there.tries), max(here.hints, there.hints)
             here.solved |= there.solved
-            here.solution_seen |= there.solution_seen
         self.guesses += [guess for guess in other.guesses if guess not in self.guesses]
 
     def save(self) -> None:
@@ -159,5 +156,4 @@ def _attempts(record: Mapping[str, Any]) -> Attempts:
     return Attempts(
         **{name: count if isinstance(count, int) else 0 for name, count in counts.items()},
         solved=record.get("solved") is True,
-        solution_seen=record.get("solution_seen") is True,
     )

@@ -104,7 +104,6 @@ def test_a_solution_is_behind_a_fold_with_its_code() -> None:
     assert card.text == ""
     assert "answer = " in card.folds[0].text
     assert "<details" in card._repr_html_()
-    assert students.current().of("03.1").solution_seen
 
 
 def test_progress_is_there_in_the_next_session(course_folder: Path) -> None:

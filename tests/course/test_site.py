@@ -337,6 +337,8 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
         (r"1{,}000", "<mn>1</mn>"),
         (r"\tfrac12 x", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>x</mi>"),
         (r"\begin{pmatrix} 0 & \tfrac12 \\ 1 & 0 \end{pmatrix}", "<mtable><mtr>"),
+        (r"\min m", '<mo>&#x2061;</mo><mspace width="0.17em"/><mi>m</mi>'),
+        (r"\log(m)", '<mo>&#x2061;</mo><mo stretchy="false">(</mo>'),
         (r"f'(x)", '<msup><mi>f</mi><mo>′</mo></msup><mo stretchy="false">(</mo>'),
     ],
 )

@@ -136,11 +136,10 @@ class _Parser:
         if name in _LARGE:
             return f'<mo largeop="true">{_LARGE[name]}</mo>'
         if name in _NAMES:
-            return (
-                f'<mi mathvariant="normal">{name}</mi><mo>&#x2061;</mo>'
-                if self.peek() not in ("_", "^")
-                else f"<mo>{name}</mo>"
-            )
+            if self.peek() in ("_", "^"):
+                return f"<mo>{name}</mo>"
+            space = "" if self.peek() in ("(", "[", r"\left", "}", None) else '<mspace width="0.17em"/>'
+            return f'<mi mathvariant="normal">{name}</mi><mo>&#x2061;</mo>{space}'
         if name in _SPACES:
             return f'<mspace width="{_SPACES[name]}em"/>'
         if name in _SIZES:
