@@ -327,6 +327,11 @@ CLAIMS: tuple[Claim, ...] = (
         }.items()
     ),
     (
+        "09",
+        "Four of five fit, with {:.0f} to {:.0f} GB to spare",
+        lambda: [H100_BYTES / 1e9 - remedy(2, 1, False)[2], H100_BYTES / 1e9 - remedy(1, 2, False)[2]],
+    ),
+    (
         "10",
         "{:.0f} GB in 32 blocks, and {:.0f} GB of logits",
         lambda: [BLOCKS * KEPT * 131072 / 1e9, 4 * 131072 * LLAMA.config.vocabulary / 1e9],
@@ -386,6 +391,7 @@ CLAIMS: tuple[Claim, ...] = (
     ("15", "| 4,096 × 1,024 | 4,096 × {} | columns: one head", lambda: [KEYS // 8]),
     ("15", "| 4,096 × 14,336 | 4,096 × {:,} | columns |", lambda: [FFN // 8]),
     ("15", "Together {:.1f} million weights, an eighth of {:.0f} million", lambda: [BLOCK / 8e6, BLOCK / 1e6]),
+    ("15", "they have {:,} weights. What a device", lambda: [2 * WIDTH]),
     (
         "16",
         "{:.0f} MB in bfloat16. In a node seven eighths of them arrive at 397 GB/s, in {:.2f} ms",
