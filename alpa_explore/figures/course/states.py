@@ -79,7 +79,7 @@ def play_figure(states: Sequence[State], name: str, *, milliseconds: int, height
     play = {"label": "Play", "method": "animate", "args": [None, pace | {"fromcurrent": True}]}
     stop = {"label": "Pause", "method": "animate", "args": [[None], jump]}
     whole: dict[str, Any] = {
-        "sliders": [_slider(steps, name, 0) | {"x": 0.16, "len": 0.84}],
+        "sliders": [_slider(steps, name, 0) | {"x": 0.22, "len": 0.78}],
         "updatemenus": [_menu([play, stop], showactive=False, pad={"t": 52})],
         "margin": {"b": 56 + SLIDER_PIXELS},
     }

@@ -16,6 +16,8 @@ from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, 
 
 _CHUNK = 0.17
 """Width of a chunk, where the radius of the ring is 1."""
+_LEAST_WIDTH = 680
+"""Pixels; the chunks of a device would cover each other on fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ def ring_figure(devices: int, tensor_bytes: float, bandwidth: float, latency_sec
         barmode="stack",
         bargap=0.15,
         legend={"x": 0.74},
+        meta={"least_width": _LEAST_WIDTH},
     )
 
 
