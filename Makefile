@@ -55,6 +55,8 @@ $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	@$(PIP) --no-compile --editable . --group dev
 	@# PyPI's torchvision does not fit torch's CPU build, and transformers fails where it lies beside; nothing here needs it.
 	@$(PIP) --no-compile --no-deps 'onnx2torch>=1.5.15'
+	@# nbgrader's buttons would stand in the JupyterLab that browser tests open; a test calls its commands alone.
+	@rm -rf $(VENV)/etc/jupyter/jupyter_server_config.d/nbgrader.json $(VENV)/share/jupyter/labextensions/@jupyter/nbgrader
 	@$(COMPILE)
 	@touch $@ $(VENV)/installed
 
