@@ -1,20 +1,11 @@
-"""What lessons say in prose: each sentence with what it is computed from. `test_claims` holds them against the lessons.
-
-    python -m tests.notebooks.claims
-
-writes them as a table for lecturers, in notebooks/claims.ipynb, together with what each lesson's own cells assert.
-"""
+"""What lessons say in prose: each sentence with what it is computed from. `test_claims` holds them against the lessons,
+and `claims_page` shows them to lecturers."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import math
-import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from itertools import groupby
-from pathlib import Path
+from functools import partial
 from statistics import fmean, median
 
 import numpy as np
@@ -22,7 +13,6 @@ import torch
 
 from alpa_explore.accuracy.tuning import LEAST_RUNS
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.course.lessons.notebook import course_folder, notebook_text, read_lessons, read_notebook, source_of
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.course.training.experts import routed_tokens
 from alpa_explore.figures.course.training.memory import zero_bytes
@@ -55,8 +45,10 @@ from tests.notebooks.sources import (
     WIDTH,
     P,
     attention_share,
+    block_weights,
     chain,
     cuts,
+    eliminated,
     equal_length,
     held_by_a_device,
     largest,
@@ -66,6 +58,7 @@ from tests.notebooks.sources import (
     repeated,
     ring,
     ring_length,
+    step_flops,
     sums_over_products,
     two_layers,
 )
@@ -405,81 +398,36 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     ("17", "15.6 trillion = {:.1f} · 10²⁵ FLOPs", lambda: [6 * 405e9 * 15.6e12 / 1e25]),
     ("17", "(the report names 380 to 430) need {:.0f} days", lambda: [6 * 405e9 * 15.6e12 / (16384 * 400e12) / 86400]),
+    ("00", "The difference is {:.0f} %, which", lambda: [100 * (GIB / 1e9 - 1)]),
+    ("00", "it would be 8 · 30 = {:.0f} ms", lambda: [8 * 30]),
+    ("00", "The same {:.0f} ms are lost", lambda: [makespan("1f1b")[0] - 8 * 30]),
+    ("01", "the products, though {:.0f} times as many", lambda: [131072 / TOKENS]),
+    ("01", "2 · 3.57 + 2.5 · 0.55 = {:.1f} TFLOP", lambda: [(4 * BLOCK * TOKENS + 5 * TOKENS**2 * WIDTH) / 1e12]),
+    ("01", "needs {:.1f} s for the sample", lambda: [step_flops() / 400e12]),
+    ("01", "a laptop with 1 TFLOP/s needs {} minutes", lambda: [{7: "seven"}[round(step_flops() / 1e12 / 60)]]),
+    ("02", "25 MB, at 781 MB/s: {:.0f} ms", lambda: [25e6 / CROSSING * 1e3]),
+    ("03", "a chunk is 25 / 8 = {:.1f} MB", lambda: [25 / 8]),
+    ("03", "a step takes {:.1f} µs, and 14 steps", lambda: [(A100.latency_seconds + 25e6 / 8 / A100.bandwidth) * 1e6]),
+    ("03", "would have a chunk of {:.1f} µs", lambda: [1e6 / 8 / A100.bandwidth * 1e6]),
+    (
+        "06",
+        "5 + 1 + 0 = {} and the second 0 + 2 + 2 = {}, so M[0, 0] = {}",
+        lambda: [*eliminated(0, 0), min(eliminated(0, 0))],
+    ),
+    (
+        "06",
+        "M[0, 1] = {}, M[1, 0] = {} and M[1, 1] = {}",
+        lambda: [min(eliminated(*ends)) for ends in ((0, 1), (1, 0), (1, 1))],
+    ),
+    ("07", "1 / (7 + 1) = {:.1f} %", lambda: [100 / 8]),
+    ("07", "by {:.0f} ms more with each that follows", lambda: [300 - 260]),
+    ("09", "So **one** sample needs {:.0f} GB", lambda: [remedy(1, 1, False)[1]]),
+    ("13", "The errors are +{:.0f} %, −{:.1f} % and", lambda: [100 * (10.4 / 10 - 1), 100 * (1 - 10.3 / 11)]),
+    ("13", "the one that takes 11 s: a regret of {:.0f} %", lambda: [100 * (11 / 10 - 1)]),
+    ("15", "h = 8,192, P = {:.0f} million", lambda: [block_weights("llama-3-70b") / 1e6]),
+    (
+        "15",
+        "the peak grew {:.1f} times, and the bandwidth in a node {:.1f} times",
+        lambda: [989 / 312, H100.inside_node.bandwidth / A100.bandwidth],
+    ),
 )
-
-PAGE = "claims.ipynb"
-_TABLE = re.compile("(?<=<!-- claims -->\n\n).*(?=\n\n<!-- end of claims -->)", re.DOTALL)
-
-
-def said(sentence: str, source: Callable[[], Sequence[object]]) -> str:
-    """The sentence with its numbers."""
-    return re.sub(r"(\d)%", r"\1 %", sentence.format(*source()))
-
-
-def shown_source(source: Callable[[], Sequence[object]]) -> str:
-    """What a claim is computed from, as code; of a function also what it says of itself."""
-    if isinstance(source, partial):
-        given = ", ".join(map(repr, source.args))
-        return f"`{source.func.__name__}({given})`: {_first_line(source.func)}"
-    if source.__name__ != "<lambda>":
-        return f"`{source.__name__}()`: {_first_line(source)}"
-    return "; ".join(f"`{part}`" for part in _lambdas()[source.__code__.co_firstlineno])
-
-
-def _first_line(function: Callable[..., object]) -> str:
-    return (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
-
-
-@cache
-def _lambdas() -> dict[int, list[str]]:
-    """Line of this file -> the code of what the lambda that begins in it returns, by parts."""
-    text = Path(__file__).read_text(encoding="utf-8")
-    found = {}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Lambda):
-            parts = node.body.elts if isinstance(node.body, ast.List) else [node.body]
-            found[node.lineno] = [" ".join((ast.get_source_segment(text, part) or "").split()) for part in parts]
-    return found
-
-
-def _plain(sentence: str) -> str:
-    """A sentence as a cell of a table: without marks, columns and commands of formulas."""
-    return " ".join(re.sub(r"\\[a-z]+|[*{}`|]", " ", sentence).split())
-
-
-def claims_table() -> str:
-    """Every claim with its source, by lesson; and how many assertions the cells of each lesson have."""
-    lessons = {lesson.number: lesson for lesson in read_lessons(course_folder())}
-    asserted = {
-        number: sum(
-            isinstance(node, ast.Assert)
-            for cell in lesson.cells
-            if cell.kind == "code"
-            for node in ast.walk(ast.parse(cell.source))
-        )
-        for number, lesson in lessons.items()
-    }
-    every = sorted(CLAIMS, key=lambda claim: claim[0])
-    parts = [
-        f"{len(CLAIMS)} sentences are computed again by tests, and the cells of the lessons assert "
-        f"{sum(asserted.values())} times what the text beside them says."
-    ]
-    for number, own in groupby(every, key=lambda claim: claim[0]):
-        lesson = lessons[number]
-        parts.append(f"### {number} · {lesson.title}")
-        parts.append(f"[Its cells]({lesson.path.name}) have {asserted[number]} assertions.")
-        rows = [f"| {_plain(said(text, source))} | {shown_source(source)} |" for _, text, source in own]
-        parts.append("\n".join(["| the lesson says | computed as |", "|---|---|", *rows]))
-    return "\n\n".join(parts)
-
-
-def page_text() -> str:
-    """The page of claims as it should be."""
-    notebook = read_notebook(course_folder() / PAGE)
-    for cell in notebook["cells"]:
-        cell["source"] = _TABLE.sub(lambda _: claims_table(), source_of(cell)).splitlines(keepends=True)
-    return notebook_text(notebook)
-
-
-if __name__ == "__main__":
-    (course_folder() / PAGE).write_text(page_text(), encoding="utf-8")

@@ -17,6 +17,7 @@ from alpa_explore.models.catalog import entry
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import local_shape
+from alpa_explore.tracing.optimizers import OPTIMIZERS
 
 GIB = 2**30
 LLAMA = entry("llama-3-8b")
@@ -71,6 +72,12 @@ def cuts() -> list[int]:
     ]
 
 
+def eliminated(i: int, j: int) -> list[int]:
+    """What each strategy of lesson 06's middle node costs between strategy i of a and j of b."""
+    v, av, vb = (1, 2), ((5, 0), (0, 1)), ((0, 4), (2, 0))
+    return [av[i][k] + v[k] + vb[k][j] for k in range(2)]
+
+
 def chain() -> tuple[float, tuple[int, ...]]:
     """The optimum of lesson 06's three nodes, by trying all."""
     a, v, b = (0, 3), (1, 2), (0, 1)
@@ -85,11 +92,20 @@ def ring_length(key_width: int) -> float:
     return (7 / 8 * 2 * 2 * key_width / 50e9) / (7 / 8 * 2 * WIDTH / 8 / 300e12)
 
 
-def sums_over_products(model: str, bandwidth: float) -> float:
+def block_weights(model: str) -> int:
     own = entry(model).config
     keys = own.kv_heads * own.hidden // own.heads
-    block = 2 * own.hidden**2 + 2 * own.hidden * keys + 3 * own.hidden * own.ffn
-    return 16 * own.hidden * 8 * 750e12 / (6 * block * bandwidth)
+    return int(2 * own.hidden**2 + 2 * own.hidden * keys + 3 * own.hidden * own.ffn)
+
+
+def sums_over_products(model: str, bandwidth: float) -> float:
+    return 16 * entry(model).config.hidden * 8 * 750e12 / (6 * block_weights(model) * bandwidth)
+
+
+def step_flops() -> float:
+    """Of a sample of 8,192 tokens: products, attention and Adam."""
+    products = 6 * (P - LLAMA.config.vocabulary * WIDTH) * TOKENS
+    return products + 7 * TOKENS**2 * WIDTH * BLOCKS + OPTIMIZERS["adam"].flops_per_element * P
 
 
 @cache

@@ -21,7 +21,8 @@ from alpa_explore.graph import Tensor, TensorKind
 from alpa_explore.models.catalog import entry
 from alpa_explore.sharding.rules.factors import from_factors
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from tests.notebooks.claims import CLAIMS, PAGE, page_text, said
+from tests.notebooks.claims import CLAIMS
+from tests.notebooks.claims_page import PAGE, page_text, said
 
 
 @cache
@@ -46,7 +47,7 @@ def test_sixty_sentences_are_computed_again() -> None:
 
 def test_the_page_of_claims_has_them_all_with_their_sources() -> None:
     page = course_folder() / PAGE
-    assert page.read_text(encoding="utf-8") == page_text(), "python -m tests.notebooks.claims writes it"
+    assert page.read_text(encoding="utf-8") == page_text(), "python -m tests.notebooks.claims_page writes it"
     assert page_text().count(" | `") == len(CLAIMS)
 
 
