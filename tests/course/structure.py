@@ -31,8 +31,8 @@ FREE_FORM = ("00",)
 def faults(lesson: Lesson) -> list[str]:
     """What is missing in a lesson or out of order, in words; [] where nothing is."""
     found = []
-    if not lesson.described or not lesson.goals:
-        found.append("its metadata has no alpa_course with goals and prerequisites")
+    if not lesson.goals:
+        found.append("its metadata has no alpa_course with goals")
     if not lesson.cells or not lesson.cells[0].source.startswith(f"# {lesson.number} · "):
         found.append(f"it does not begin with the heading '# {lesson.number} · …'")
     found += [f"lesson {number} comes later" for number in lesson.prerequisites if number >= lesson.number]

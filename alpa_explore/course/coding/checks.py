@@ -13,7 +13,7 @@ import numpy as np
 from alpa_explore.course.coding.designs import layout_that_runs, rule_of_thumb, three_measurements
 from alpa_explore.course.coding.lockstep import Wrong, run_devices
 from alpa_explore.errors import ScheduleError
-from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
+from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b as best_order
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action, schedule_of
@@ -128,7 +128,7 @@ def pipeline(solution: Solution) -> None:
             _same(solution(dict(seconds), layers, devices, microbatches), expected, given)
 
 
-def one_f_one_b_order(solution: Solution) -> None:
+def one_f_one_b(solution: Solution) -> None:
     """Run the order in the simulator of schedules, beside 1F1B."""
     letters = {"F": Action.FORWARD, "B": Action.BACKWARD}
     for stages, microbatches in ((1, 3), (2, 2), (4, 8), (4, 2), (3, 7)):
@@ -149,7 +149,7 @@ def one_f_one_b_order(solution: Solution) -> None:
             seconds = simulate(made, times).makespan_seconds
         except ScheduleError as error:
             raise Wrong(f"{what}: it cannot run. {error.what}: {error.found}") from None
-        best = simulate(one_f_one_b(stages, microbatches), times).makespan_seconds
+        best = simulate(best_order(stages, microbatches), times).makespan_seconds
         if seconds > best + 1e-9:
             raise Wrong(f"{what}: it takes {seconds:g} s in the simulator, and 1F1B {best:g} s.")
 
@@ -327,24 +327,9 @@ def _gelu(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-CHECKS: Mapping[str, Callable[[Solution], None]] = {
-    "ring-all-reduce": ring_all_reduce,
-    "matmul-rule": matmul_rule,
-    "min-plus": min_plus,
-    "layering": layering,
-    "pipeline": pipeline,
-    "one-f-one-b": one_f_one_b_order,
-    "zero-1-step": zero_1_step,
-    "recompute": recompute,
-    "online-softmax": online_softmax,
-    "zig-zag": zig_zag,
-    "expert-rows": expert_rows,
-    "column-row": column_row,
-    "vocabulary-loss": vocabulary_loss,
-    "buckets": buckets,
-    "layout": layout,
-    "rule-of-thumb": rule_of_thumb,
-    "layout-that-runs": layout_that_runs,
-    "three-measurements": three_measurements,
-}
+_ALL: tuple[Callable[[Solution], None], ...]
+_ALL = (ring_all_reduce, matmul_rule, min_plus, layering, pipeline, one_f_one_b, zero_1_step, recompute, online_softmax)
+_ALL += (zig_zag, expert_rows, column_row, vocabulary_loss, buckets, layout)
+_ALL += (rule_of_thumb, layout_that_runs, three_measurements)
+CHECKS = {check.__name__.replace("_", "-"): check for check in _ALL}
 """Task -> its check."""

@@ -71,8 +71,6 @@ class Lesson:
     goals: tuple[str, ...]
     prerequisites: tuple[str, ...]
     """Numbers of lessons."""
-    described: bool
-    """Whether the notebook says the two above."""
     cells: tuple[Cell, ...]
 
     @property
@@ -112,7 +110,6 @@ def read_lesson(path: Path) -> Lesson:
         title=re.sub(r"^\d\d · ", "", title),
         goals=tuple(said.get("goals", ())),
         prerequisites=tuple(said.get("prerequisites", ())),
-        described={"goals", "prerequisites"} <= set(said),
         cells=cells,
     )
 

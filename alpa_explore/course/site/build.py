@@ -103,7 +103,7 @@ def _page(name: str, text: str) -> Lesson:
     title = text.partition("\n")[0].removeprefix("# ")
     cell = Cell(kind="markdown", source=text, metadata={})
     path = Path(f"{name}.ipynb")
-    return Lesson(path=path, number="", title=title, goals=(), prerequisites=(), described=False, cells=(cell,))
+    return Lesson(path=path, number="", title=title, goals=(), prerequisites=(), cells=(cell,))
 
 
 def _check_texts(page: Lesson) -> None:
