@@ -11,6 +11,9 @@ from alpa_explore.figures.course.states import State, slider_figure
 from alpa_explore.figures.marks import HIDDEN_AXIS, at, labels, note, points
 from alpa_explore.figures.style import Drawing, Trace, faint, ink, ink_on, stage_color, with_theme
 
+_LEAST_WIDTH = 680
+"""Pixels; the words above the two panels would run into each other on fewer."""
+
 
 def axis_groups(shape: tuple[int, int], axis: int) -> list[list[int]]:
     """The groups of devices along one axis of an a × b mesh; devices are numbered row by row."""
@@ -46,6 +49,7 @@ def meshes_figure(cluster: Cluster, submesh: Submesh) -> Drawing:
         yaxis=rows,
         yaxis2={"anchor": "x2", **rows},
         showlegend=False,
+        meta={"least_width": _LEAST_WIDTH},
     )
 
 

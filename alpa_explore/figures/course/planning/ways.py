@@ -52,6 +52,8 @@ class Way:
         return 1 / (self.tp * self.pp)
 
 
+_LEAST_WIDTH = 740
+"""Pixels that the seven buttons take."""
 _GRADIENTS = "gradients are summed once an iteration"
 _ACTIVATIONS = "activations are summed in every layer"
 _SENDS = "activations pass from stage to stage"
@@ -87,6 +89,7 @@ def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS) -> Drawing:
         annotations=[*notes, note("samples", -0.7, 4.5, size=13, **place)],
         showlegend=False,
         margin={"l": 8},
+        meta={"least_width": _LEAST_WIDTH},
     )
 
 
