@@ -28,7 +28,7 @@ from alpa_explore.planner.plan import (
     prepared,
 )
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources
+from alpa_explore.planner.resources import Clock, Resources
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -161,7 +161,9 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             known = math.inf if wanted is None else wanted.predicted.iteration_seconds
             seconds, plan = least[count].seconds, None
             if seconds <= known and seconds < math.inf:
-                bound, plan = plan_of_wanted(ready[count], _named(resources, count), below=known)
+                named = _named(resources, count)
+                of_count = ready[count]._replace(clock=Clock(named.progress))  # its own plan counts none of this
+                bound, plan = plan_of_wanted(of_count, named, below=known, proven=False)
                 seconds = max(seconds, bound)
                 # Turns that do not fit with these choices, or in fewer stages, may with leaner ones.
                 if plan is not None and (plan.interleaved or not plan.schedules):

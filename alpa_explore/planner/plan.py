@@ -1,5 +1,6 @@
 """The Alpa planner on one screen, for one B: model → graph → layers → stage costs → pipeline → plan."""
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -70,11 +71,13 @@ def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool | None
     return plan
 
 
-def plan_of_wanted(ready: Prepared, resources: Resources, *, below: float) -> tuple[float, Plan | None]:
-    """(lower bound on T, the plan of the stages that a pipeline wants), by composition alone (`profile_wanted`). No
-    plan where the bound exceeds `below` seconds, nothing fits, or composition does not find what fits."""
-    ready = ready._replace(clock=Clock(resources.progress))
-    bound, profile = _searched(ready, resources.solving("auto"), partial(profile_wanted, below=below))
+def plan_of_wanted(
+    ready: Prepared, resources: Resources, *, below: float = math.inf, proven: bool = True
+) -> tuple[float, Plan | None]:
+    """(lower bound on T, the plan of the stages that a pipeline wants), by composition alone, with arguments as those
+    of `profile_wanted`. No plan where that gives none, or nothing fits."""
+    search = partial(profile_wanted, below=below, proven=proven)
+    bound, profile = _searched(ready, resources.solving("auto"), search)
     return bound, None if profile is None else _chosen(ready, profile, resources)
 
 
