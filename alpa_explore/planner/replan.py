@@ -15,7 +15,7 @@ from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.microbatches import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
-from alpa_explore.planner.plan import plan_of_wanted, prepared
+from alpa_explore.planner.plan import plan_of_wanted, prepared, stages_of
 from alpa_explore.planner.request import (
     Count,
     PlanRequest,
@@ -174,7 +174,8 @@ def _with_other_layers(before: Plan, options: PlanOptions, asked: PipelineOption
     check_options(asked, basis.cluster, options.num_layers, options.num_microbatches)
     if options.solver == "auto":
         with running.resources() as resources:
-            _, made = plan_of_wanted(prepared(request, resources), resources)
+            ready = prepared(request, resources)
+            _, made = plan_of_wanted(ready, stages_of(ready, resources), resources)
         if made is not None:
             with_basis = replace(made, basis=basis, warnings=(*made.warnings, *resources.warnings))
             with_basis.memo.update(made.memo)  # the timeline depends on neither

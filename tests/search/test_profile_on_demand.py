@@ -21,8 +21,7 @@ from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import a_pipeline_fits, profile_stages, profile_wanted
-from alpa_explore.search.stage_pricing import StagePricing
+from alpa_explore.search.profile_stages import a_pipeline_fits, profile_stages, profile_wanted, unpriced_stages
 
 B = 8
 
@@ -206,7 +205,7 @@ def test_a_stage_that_waits_may_hold_more_than_another_with_the_same_problem_at_
     """Fault of 0.1.0: until it was priced it was said to fit only where the later one may stand."""
     layered, query = on_demand(gpt, None, planned(gpt, cluster(), 4, delta=2.0))
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-    bounds = StagePricing((layered,), query, solving, layer_flops=(), first=None).costs().bounds
+    bounds = unpriced_stages((layered,), query, solving).costs().bounds
     assert set(bounds[1, 1, 1]) >= {1, 2, 3}
     assert bounds[1, 1, 1][1] == bounds[2, 2, 1][1], "the same problem: else the test shows nothing"
 
@@ -218,7 +217,7 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     for memory_bytes in range(900_000, 1_000_000, 24_000):
         layered, query = on_demand(gpt, memory_bytes, plan)
         solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=None)
+        pricing = unpriced_stages((layered,), query, solving)
         for held in range(1, 5):
             costs = pricing.costs()
             while held in costs.bounds.get(one, ()):
@@ -244,7 +243,7 @@ def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_
         lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1e-9, price=0.0) for n in counts},
     )
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-    assert profile_wanted((layered,), query, solving)[1] is None, "the whole planner is to be asked"
+    assert profile_wanted(unpriced_stages((layered,), query, solving))[1] is None, "the whole planner is to be asked"
     assert a_pipeline_fits(layered, query) is None, "neither is known"
     assert query.best(profile_stages((layered,), query, solving).costs).feasible
     monkeypatch.setattr(tasks, "solved_within_memory", lambda *_: PriceBook())

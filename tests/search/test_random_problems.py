@@ -13,7 +13,7 @@ from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search import profile_stages
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_wanted
+from alpa_explore.search.profile_stages import profile_wanted, unpriced_stages
 from tests.search.random_problems import ExactCosts, random_problem
 
 
@@ -41,7 +41,7 @@ def on_demand(problem, b, memory):
     layering = clustered(problem.graph, problem.layers, problem.deltas[1])
     versions, flops = ExactCosts(problem, problem.deltas[1]).versions, tuple(layer.flops for layer in layering.layers)
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
-    _, profile = profile_wanted(versions, query, solving, layer_flops=flops)
+    _, profile = profile_wanted(unpriced_stages(versions, query, solving, layer_flops=flops))
     return None if profile is None else query.best(profile.costs).total_seconds
 
 
