@@ -1,4 +1,4 @@
-"""Stage costs for the planner: of a new plan, of another delta; what bounds every pipeline, and whether any fits."""
+"""Stage costs for the planner: of all stages, of those alone that pipelines want; and whether any pipeline fits."""
 
 from __future__ import annotations
 
