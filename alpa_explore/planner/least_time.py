@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.cluster import LogicalMesh, logical_meshes
-from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.cluster import logical_meshes
 from alpa_explore.numerics.arrays import Floats
-from alpa_explore.pricing.stage_costs import RangeKey
 from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.stages.stage_problems import feasible_stages, unpriced_costs
+from alpa_explore.search.stage_pricing import StagePricing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,49 +38,22 @@ class LeastTime:
     """By how much more than they have the devices need at least, on the average; below 0 where that may be enough."""
 
 
-def least_time(versions: Sequence[LayeredGraph], query: PipelineQuery) -> LeastTime:
-    """The bounds for the versions of one layering."""
-    meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
-    devices = [kind.device for kind in query.cluster.kinds]
-    known, bounds = unpriced_costs(versions, query, ()), [LowerBounds(layered, devices) for layered in versions]
-    layers, counts = known.num_layers, query.held_counts(known.num_layers)
-    rounded = math.ceil if query.holds_parts(layers) else math.floor
-    least: dict[RangeKey, dict[int, float]] = {}
-    for cell in feasible_stages(layers, query.submeshes, query.cluster.devices):
-        by_held = least[cell] = {}
-        for of_version in bounds:
-            most = of_version.most_held(*cell[:2], query.submeshes[cell[2]])
-            fits = [held for held in counts if most >= 0 and (most == math.inf or held <= rounded(most))]
-            if fits:
-                seconds = min(of_version.seconds(*cell[:2], mesh) for mesh in meshes[cell[2]])
-                by_held |= {held: min(seconds, by_held.get(held, math.inf)) for held in fits}
-    costs = replace(known, bounds=least)
-    work, over = _least_work(versions, bounds, meshes, query)
-    of_pipelines = min(asked.least_seconds(costs) for asked in query.each(layers))
+def least_time(stages: StagePricing) -> LeastTime:
+    """The bounds, for stages of which none is priced (`search.profile_stages.unpriced_stages`)."""
+    costs, query = stages.costs(given_up=True), stages.query
+    work, over = _least_work(stages.lower_bounds, query)
+    of_pipelines = min(asked.least_seconds(costs) for asked in query.each(stages.num_layers))
     return LeastTime(seconds=max(work, of_pipelines) * (1.0 - PROVEN), over_bytes=over)
 
 
-def _least_work(
-    versions: Sequence[LayeredGraph],
-    bounds: Sequence[LowerBounds],
-    meshes: Sequence[Sequence[LogicalMesh]],
-    query: PipelineQuery,
-) -> tuple[float, float]:
-    """The second bound of the module's docstring, and `LeastTime.over_bytes`."""
-    layers, cluster = range(versions[0].num_layers), query.cluster
+def _least_work(bounds: Sequence[LowerBounds], query: PipelineQuery) -> tuple[float, float]:
+    """The second bound of the module's docstring, by the bounds of each version, and `LeastTime.over_bytes`."""
+    layers, cluster = range(bounds[0].layered.num_layers), query.cluster
+    meshes = [mesh for submesh in query.submeshes for mesh in logical_meshes(cluster, submesh)]
     seconds, held, weights = [], [], math.inf
-    for layered, of_version in zip(versions, bounds, strict=True):
-        seconds.append(
-            [
-                min(
-                    mesh.devices * of_version.seconds(layer, layer, mesh)
-                    for of_submesh in meshes
-                    for mesh in of_submesh
-                )
-                for layer in layers
-            ]
-        )
-        of_range = least_bytes(layered)
+    for of_version in bounds:
+        seconds.append([min(m.devices * of_version.seconds(layer, layer, m) for m in meshes) for layer in layers])
+        of_range = least_bytes(of_version.layered)
         # What several layers hold is counted with the first of them.
         held.append(np.diff([0.0, *(of_range[0, layer][1] for layer in layers)]))
         weights = min(weights, of_range[0, layers[-1]][0])

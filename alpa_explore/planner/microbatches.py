@@ -26,14 +26,16 @@ from alpa_explore.planner.plan import (
     plan_prepared,
     plan_request,
     prepared,
+    stages_of,
 )
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources
+from alpa_explore.planner.resources import Clock, Resources
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.stage_pricing import StagePricing
 from alpa_explore.tracing.catalogue import catalogue_batches
 
 COUNTS = tuple(2**i for i in range(11))
@@ -161,7 +163,9 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             known = math.inf if wanted is None else wanted.predicted.iteration_seconds
             seconds, plan = least[count].seconds, None
             if seconds <= known and seconds < math.inf:
-                bound, plan = plan_of_wanted(ready[count], _named(resources, count), below=known)
+                named, (of_count, stages) = _named(resources, count), ready[count]
+                of_count = of_count._replace(clock=Clock(named.progress))  # its own plan counts none of this
+                bound, plan = plan_of_wanted(of_count, stages, named, below=known, proven=False)
                 seconds = max(seconds, bound)
                 # Turns that do not fit with these choices, or in fewer stages, may with leaner ones.
                 if plan is not None and (plan.interleaved or not plan.schedules):
@@ -178,7 +182,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             if any(error.over_bytes and error.over_bytes <= least[count].over_bytes for error in failed.values()):
                 continue
             try:
-                of_count = ready[count] if count in ready else _ready(request, count, resources)
+                of_count = ready[count][0] if count in ready else _ready(request, count, resources)
                 plan = plan_prepared(of_count, _named(resources, count), every_b=False)
             except InfeasiblePlanError as error:
                 failed[count] = error
@@ -201,11 +205,11 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
 
 def _bounded(
     request: PlanRequest, counts: Sequence[int], resources: Resources
-) -> tuple[dict[int, Prepared], dict[int, LeastTime], dict[int, InfeasiblePlanError]]:
-    """What is searched for at each B, and its bound without a search; why there is no plan at those whose microbatches
-    cannot be sharded as is asked for. A larger microbatch holds no less: where one needs more than there is, no larger
-    one is captured."""
-    ready, least = dict[int, Prepared](), dict[int, LeastTime]()
+) -> tuple[dict[int, tuple[Prepared, StagePricing]], dict[int, LeastTime], dict[int, InfeasiblePlanError]]:
+    """What is searched for at each B, its stages, and its bound without a search; why there is no plan at those whose
+    microbatches cannot be sharded as is asked for. A larger microbatch holds no less: where one needs more than there
+    is, no larger one is captured."""
+    ready, least = dict[int, tuple[Prepared, StagePricing]](), dict[int, LeastTime]()
     failed: dict[int, InfeasiblePlanError] = {}
     too_large: LeastTime | None = None
     for count in reversed(counts):
@@ -219,11 +223,12 @@ def _bounded(
             least[count] = too_large
             continue
         try:
-            ready[count] = _ready(request, count, resources)
+            of_count = _ready(request, count, resources)
         except InfeasiblePlanError as error:
             failed[count] = error
         else:
-            least[count] = least_time(ready[count].versions, ready[count].query)
+            stages = stages_of(of_count, _named(resources, count), whole_meshes=True)
+            ready[count], least[count] = (of_count, stages), least_time(stages)
             too_large = least[count] if least[count].over_bytes > 0 else None
     return ready, least, failed
 

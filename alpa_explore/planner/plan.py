@@ -1,5 +1,6 @@
 """The Alpa planner on one screen, for one B: model → graph → layers → stage costs → pipeline → plan."""
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,9 +21,9 @@ from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Clock, Resources, many_problems
 from alpa_explore.plans.assemble import Found, assemble, fastest_schedule
 from alpa_explore.plans.plan import Plan
-from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_stages, profile_wanted
+from alpa_explore.search.profile_stages import profile_stages, profile_wanted, unpriced_stages
+from alpa_explore.search.stage_pricing import StagePricing
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.versions import layered_versions
 from alpa_explore.sharding.spec_constraint import check_constraints
@@ -46,6 +47,11 @@ class Prepared(NamedTuple):
     query: PipelineQuery
     clock: Clock
 
+    @property
+    def layer_flops(self) -> tuple[int, ...]:
+        """Forward FLOPs of each layer."""
+        return tuple(layer.flops for layer in self.layering.layers)
+
 
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool | None = None) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
@@ -57,7 +63,9 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool | 
 def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool | None = None) -> Plan:
     """The search, and the plan; errors as those of `plan_request`."""
     request, query = ready.request, ready.query
-    profile = _searched(ready, resources.solving(request.solver), partial(profile_stages, every_b=every_b))
+    solving, flops = resources.solving(request.solver), ready.layer_flops
+    search = partial(profile_stages, ready.versions, query, solving, layer_flops=flops, every_b=every_b)
+    profile = _searched(ready, search)
     plan = _chosen(ready, profile, resources)
     if plan is None:
         raise nothing_fits(
@@ -70,20 +78,26 @@ def plan_prepared(ready: Prepared, resources: Resources, *, every_b: bool | None
     return plan
 
 
-def plan_of_wanted(ready: Prepared, resources: Resources, *, below: float) -> tuple[float, Plan | None]:
-    """(lower bound on T, the plan of the stages that a pipeline wants), by composition alone (`profile_wanted`). No
-    plan where the bound exceeds `below` seconds, nothing fits, or composition does not find what fits."""
-    ready = ready._replace(clock=Clock(resources.progress))
-    bound, profile = _searched(ready, resources.solving("auto"), partial(profile_wanted, below=below))
+def stages_of(ready: Prepared, resources: Resources, *, whole_meshes: bool = False) -> StagePricing:
+    """All stages with their lower bounds (`unpriced_stages`)."""
+    solving, flops = resources.solving("auto"), ready.layer_flops
+    return unpriced_stages(ready.versions, ready.query, solving, layer_flops=flops, whole_meshes=whole_meshes)
+
+
+def plan_of_wanted(
+    ready: Prepared, stages: StagePricing, resources: Resources, *, below: float = math.inf, proven: bool = True
+) -> tuple[float, Plan | None]:
+    """(lower bound on T, the plan of those of `stages` that a pipeline wants), by composition alone, with arguments as
+    those of `profile_wanted`. No plan where that gives none, or nothing fits."""
+    bound, profile = _searched(ready, partial(profile_wanted, stages, below=below, proven=proven))
     return bound, None if profile is None else _chosen(ready, profile, resources)
 
 
-def _searched(ready: Prepared, solving: SolveContext, search: Callable[..., Searched]) -> Searched:
+def _searched(ready: Prepared, search: Callable[[], Searched]) -> Searched:
     """What a search finds; CancelledError with the best plan that is known."""
     with ready.clock("sharding"):
-        layer_flops = tuple(layer.flops for layer in ready.layering.layers)
         try:
-            return search(ready.versions, ready.query, solving, layer_flops=layer_flops)
+            return search()
         except CancelledError as error:
             if isinstance(known := error.known, StageProfile):
                 known = replace(known, warnings=(*known.warnings, NOT_PROVEN))

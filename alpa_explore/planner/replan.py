@@ -8,18 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from alpa_explore.arguments import checked
-from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
-from alpa_explore.intra_op.stage.layered_graph import assign_layers
-from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
-from alpa_explore.numerics.memory import no_collection
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.microbatches import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
+from alpa_explore.planner.plan import plan_of_wanted, prepared, stages_of
 from alpa_explore.planner.request import (
     Count,
     PlanRequest,
@@ -28,14 +24,13 @@ from alpa_explore.planner.request import (
     microbatch_count,
     pipeline_options,
 )
-from alpa_explore.planner.resources import Clock, Running
-from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
+from alpa_explore.planner.resources import Running
+from alpa_explore.plans.assemble import choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_on_demand
 from alpa_explore.tracing.cancelling import cancelled_by
 
 _WANTED = (
@@ -72,11 +67,11 @@ def replan(
     schedules: to change between the two, the whole planner runs.
 
     Another delta may make other layers. Then only the stages of the best pipeline are priced. Where stages cannot be
-    composed, memory is short, or schedules or versions of recomputation compete, the whole planner runs.
-    Otherwise the costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses the
-    stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
-    captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
-    the whole planner runs. Raises what `ax.plan` raises.
+    composed, or memory is so short that a proof is missing, the whole planner runs. Otherwise the costs of the new plan
+    are not complete (`StageCosts.complete`): replanning it for another B uses the stages that were priced, and prices
+    others where none of these fits, unless `known_alone`. A plan from a file is captured again first. `cancel` stops
+    all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where stages are priced. Raises what
+    `ax.plan` raises.
     """
     running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options, asked = plan.options, plan.options.pipeline
@@ -138,13 +133,6 @@ def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
     return False
 
 
-def _anew(
-    graph: TrainingGraph, cluster: Cluster, options: PlanOptions, asked: PipelineOptions, running: Running
-) -> Plan:
-    """The plan of the whole planner, where the known stage costs do not suffice."""
-    return planned(replace(PlanRequest.again(options, graph, cluster, graph.zigzag), pipeline=asked), running)
-
-
 def _with_other_copies(
     plan: Plan, options: PlanOptions, asked: PipelineOptions, b: Count, running: Running, *, known_alone: bool
 ) -> Plan:
@@ -163,12 +151,8 @@ def _from_the_graph(plan: Plan, options: PlanOptions, asked: PipelineOptions, ru
     """The whole planner on the graph of `plan`."""
     with cancelled_by(running.cancel):
         details = details_of(plan)
-    return _anew(details.graph, plan.cluster, options, asked, running)
-
-
-def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:
-    """The same kind for another layering: where layers are recomputed, all of them."""
-    return Recomputation.of_layers(range(num_layers)) if recomputation.name == LAYERS else recomputation
+    request = PlanRequest.again(options, details.graph, plan.cluster, details.graph.zigzag)
+    return planned(replace(request, pipeline=asked), running)
 
 
 def _with_other_layers(before: Plan, options: PlanOptions, asked: PipelineOptions, running: Running) -> Plan:
@@ -182,34 +166,18 @@ def _with_other_layers(before: Plan, options: PlanOptions, asked: PipelineOption
     with cancelled_by(running.cancel):
         details = details_of(before)
     basis = before.basis or before
-    clock = Clock()
-    with clock("layering"):
-        layering = clustered(details.graph, options.num_layers, options.delta)
+    layering = clustered(details.graph, options.num_layers, options.delta)
     known, now = ([len(layer.operators) for layer in layers] for layers in (basis.layers, layering.layers))
     if now == known and basis.costs.complete:
         return replan(replace(basis, options=options, microbatches=(), schedules=()), pipeline=asked)
+    request = replace(PlanRequest.again(options, details.graph, basis.cluster, details.graph.zigzag), pipeline=asked)
     check_options(asked, basis.cluster, options.num_layers, options.num_microbatches)
-    query = PipelineQuery(cluster=basis.cluster, options=asked, num_microbatches=options.num_microbatches)
-    query, *others = query.each(options.num_layers)
-    in_turns = query.options.terms(1).turns > 1  # T needs the stages that each submesh runs in turn, too
-    if options.solver != "auto" or len(basis.costs.versions) > 1 or others or in_turns:
-        return _anew(details.graph, basis.cluster, options, asked, running)
-    options = replace(options, pipeline=query.options)
-    with clock("sharding"), no_collection():
-        layered = assign_layers(
-            details.graph,
-            layering.layer_of_forward,
-            _of_layering(basis.costs.versions[0], options.num_layers),
-            options.spec_constraints,
-            software=basis.cluster.software,
-        )
-        profile = profile_on_demand(
-            layered, query, cancel=running.cancel, layer_flops=tuple(layer.flops for layer in layering.layers)
-        )
-    if profile is None:
-        return _anew(details.graph, basis.cluster, options, asked, running)
-    with clock("pipeline"):
-        best = query.best(profile.costs)
-    if not best.feasible:
-        return _anew(details.graph, basis.cluster, options, asked, running)
-    return assemble(details.graph, basis.cluster, options, layering, profile, best, clock.seconds, basis)
+    if options.solver == "auto":
+        with running.resources() as resources:
+            ready = prepared(request, resources)
+            _, made = plan_of_wanted(ready, stages_of(ready, resources), resources)
+        if made is not None:
+            with_basis = replace(made, basis=basis, warnings=(*made.warnings, *resources.warnings))
+            with_basis.memo.update(made.memo)  # the timeline depends on neither
+            return with_basis
+    return planned(request, running)

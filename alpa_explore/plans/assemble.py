@@ -59,9 +59,8 @@ def assemble(
     profile: StageProfile,
     pipeline: PipelineResult,
     seconds: Sequence[tuple[str, float]],
-    basis: Plan | None = None,
 ) -> Plan:
-    """The complete plan; `seconds` are (pass, seconds), `basis` as in `PlanValue`."""
+    """The complete plan; `seconds` are (pass, seconds)."""
     empty = Plan(
         model=_summary(graph),
         cluster=cluster,
@@ -88,7 +87,6 @@ def assemble(
             seconds=tuple(seconds),
         ),
         details=StageDetails(profile.problem_of, profile.choices, graph),
-        basis=basis,
     )
     return choose_stages(empty, pipeline)
 

@@ -114,7 +114,7 @@ class StageCosts:
     """Copies of the model of which a device runs a stage: the bytes of weights, and the seconds paid once an iteration,
     are those of all copies."""
     complete: bool = True
-    """False where only the stages that the best pipeline at one B needs have candidates (`profile_on_demand`)."""
+    """False where only the stages that the best pipeline at one B needs have candidates (`search.profile_wanted`)."""
     turns: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict, hash=False)
     """Of a pipeline whose stages are given and run interleaved: the layers of each stage, in order -> those of each of
     its turns."""

@@ -220,7 +220,7 @@ def _composer_on(layered: LayeredGraph, device: Device, mesh: LogicalMesh) -> Co
     return Composer(chain(layered), slicer(layered), cost_model(device, mesh))
 
 
-@lru_cache(maxsize=tuning.KEPT_MESHES)
+@lru_cache(maxsize=tuning.KEPT_TABLES)
 def _shared_tables(composer: Composer, price: Price, ranges: int) -> BlockTables:
     """Block tables at a price, which tasks of single ranges on one mesh share."""
     return composer.tables((price,), ranges)

@@ -36,6 +36,9 @@ KEPT_GRAPHS = 4
 KEPT_MESHES = 24
 """Meshes whose costs and block subproblems a worker keeps, because stages are bounded, composed and made to fit on the
 same mesh: 6 MB each for Llama-3-70B. A cluster of 8x8 has 21."""
+KEPT_TABLES = 4
+"""Meshes whose block tables a worker keeps for stages that are priced on demand: 130 MB each for GPT-39B, of which
+another delta on 8x8:a100 asks for 16 meshes. With 24 its peak memory is twice as high, and its time the same."""
 
 KERNELS_WAIT_SECONDS = 10.0
 """How long a worker waits for kernels that other processes compile (5 to 9 s), before it compiles them itself."""

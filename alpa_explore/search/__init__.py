@@ -5,7 +5,8 @@ Read in this order:
 - `resolve`: the loop: find the best pipeline by the lower bounds, price its stages, repeat.
 - `pipeline_query`: the cluster, options and B of the pipeline that is sought, and its calls of the pipeline DP;
   `stage_profile`: the result.
-- `profile_stages`: the public verbs: for a new plan, for another delta, what bounds every pipeline, whether any fits.
+- `profile_stages`: the public verbs: for a new plan, for the stages alone that its pipelines want (another delta, the
+  bounds of another B), whether any pipeline fits.
 - `stage_pricing`: the stage costs that `resolve` asks for: which problems get choices first, and what is searched for
   where a stage stays open; `open_questions`: which search would close a gap.
 - `library`: the price books of all problems: read from the cache, sharpened by tasks, written back.
@@ -30,5 +31,5 @@ Between a `StageProblem` and a `Plan` there are these concepts:
 It calls `pricing` for the costs of a stage and `inter_op.stage_table` for the best pipeline. Plans and the planner
 stand above it.
 
-Concepts that others use: LowerBounds, PipelineQuery, SolveContext, StageProfile.
+Concepts that others use: LowerBounds, PipelineQuery, SolveContext, StagePricing, StageProfile.
 """

@@ -1,4 +1,4 @@
-"""Stage costs for the planner: of a new plan, of another delta; what bounds every pipeline, and whether any fits."""
+"""Stage costs for the planner: of all stages, of those alone that pipelines want; and whether any pipeline fits."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ def profile_stages(
     cancelled, with the profile of what is known (`CancelledError.known`); the solves that were finished are in the
     cache.
     """
-    few = query.cluster.devices >= DEVICES_WORTH_BOUNDS if every_b is None else not every_b
-    first = Search.FASTEST_COMPOSED if few else Search.COMPOSED
+    first = _first(query, every_b)
     pricing = StagePricing(versions, query, solving, layer_flops=layer_flops, first=first)
     try:
         pricing.begin()
@@ -91,24 +90,53 @@ def profile_stages(
     return pricing.profile(replace(costs, screened=pricing.screened()), unproven)
 
 
-def profile_on_demand(
-    layered: LayeredGraph,
+def unpriced_stages(
+    versions: Sequence[LayeredGraph],
     query: PipelineQuery,
+    solving: SolveContext,
     *,
-    cancel: threading.Event | None = None,
     layer_flops: tuple[int, ...] = (),
-) -> StageProfile | None:
-    """Candidates of the stages that the best pipeline needs, as good as those of `profile_stages`, and lower bounds for
-    all other stages. Of a thousand stages about thirty are priced. None where a stage that is needed cannot be
-    composed, or memory is short: `profile_stages` is to be asked then. CancelledError when cancelled."""
+    whole_meshes: bool = False,
+) -> StagePricing:
+    """All stages with their lower bounds; those that a pipeline wants are priced on demand, or with `whole_meshes` all
+    on their meshes. No solver is asked for choices that fit."""
+    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None, whole_meshes=whole_meshes)
+
+
+def profile_wanted(
+    pricing: StagePricing, *, below: float = math.inf, proven: bool = True
+) -> tuple[float, StageProfile | None]:
+    """(lower bound on T of every pipeline in seconds, candidates of the stages of `unpriced_stages` that the best ones
+    want, and of those that their submeshes run in turn): of a thousand stages about thirty. The best pipeline of these
+    is as good as with those of `profile_stages`; where it is not `proven` it may be slower where memory is short.
+
+    No candidates where the bound, less TOLERANCE, exceeds `below` seconds, a stage cannot be composed, or a proof that
+    is asked for is missing: then `profile_stages` is to be asked. CancelledError as from there."""
+    query = pricing.query
+    bounds, bound = dict.fromkeys(query.each(pricing.num_layers), 0.0), 0.0
     try:
-        pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
-        costs = resolve(pricing, query, within_memory=False)
+        while True:
+            costs = pricing.costs(given_up=True)
+            # The bound of a schedule only rises: the lowest one that is up to date is the lowest of all.
+            known = dict[PipelineQuery, float]()
+            while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
+                known[best] = bounds[best] = best.least_seconds(costs)
+            bound = bounds[best] * (1.0 - TOLERANCE)
+            if bound > below:
+                return bound, None
+            if not pricing.price(best.open_stages(costs)):
+                # Without a proof by a solver, leaner choices for turns: the fastest often do not fit together.
+                pricing.price_turns(resolve_each(pricing, query), _first(query) if proven else Search.COMPOSED)
+                if proven and pricing.gap() > TOLERANCE:
+                    return bound, None
+                costs = pricing.costs()
+                warning = _INCOMPLETE.format(len(costs.candidates), query.num_microbatches)
+                return bound, pricing.profile(costs, [warning])
     except NotComposableError:
-        return None
-    if pricing.gap() > TOLERANCE:
-        return None
-    return pricing.profile(costs, [_INCOMPLETE.format(len(costs.candidates), query.num_microbatches)])
+        return bound, None
+    except CancelledError as error:
+        error.known = pricing.profile(pricing.known_costs())
+        raise
 
 
 def a_pipeline_fits(
@@ -121,8 +149,10 @@ def a_pipeline_fits(
     """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
     bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
     found for some stage fits."""
+    # In this process: few tasks, of milliseconds each.
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
+    pricing = unpriced_stages((layered,), query, solving, layer_flops=layer_flops)
     try:
-        pricing = _on_demand((layered,), query, _alone(cancel), layer_flops=layer_flops)
         costs = resolve(pricing, query, enough=lambda costs: query.best(costs).feasible)
     except (CancelledError, NotComposableError):
         return None
@@ -131,52 +161,7 @@ def a_pipeline_fits(
     return None if pricing.gap() == math.inf else False
 
 
-def profile_wanted(
-    versions: Sequence[LayeredGraph],
-    query: PipelineQuery,
-    solving: SolveContext,
-    *,
-    layer_flops: tuple[int, ...] = (),
-    below: float = math.inf,
-) -> tuple[float, StageProfile | None]:
-    """(lower bound on T of every pipeline, candidates of the stages that the best ones want, and of those that their
-    submeshes run in turn), in seconds: with these the best pipeline is as good as with those of `profile_stages`, but
-    where memory is short and a solver would find a better choice. The search ends, without candidates, where the
-    bound, less TOLERANCE, exceeds `below`, or a stage cannot be composed. CancelledError as from `profile_stages`."""
-    pricing = _on_demand(versions, query, solving, layer_flops=layer_flops, whole_meshes=True)
-    bounds, bound = dict.fromkeys(query.each(versions[0].num_layers), 0.0), 0.0
-    try:
-        while True:
-            costs = pricing.costs(given_up=True)
-            # The bound of a schedule only rises: the lowest one that is up to date is the lowest of all.
-            known = dict[PipelineQuery, float]()
-            while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
-                known[best] = bounds[best] = best.least_seconds(costs)
-            bound = bounds[best]
-            if bound * (1.0 - TOLERANCE) > below:
-                return bound * (1.0 - TOLERANCE), None
-            if not pricing.price(best.open_stages(costs)):
-                pricing.price_turns(resolve_each(pricing, query), Search.COMPOSED)
-                return bound * (1.0 - TOLERANCE), pricing.profile(pricing.costs())
-    except NotComposableError:
-        return bound * (1.0 - TOLERANCE), None
-    except CancelledError as error:
-        error.known = pricing.profile(pricing.known_costs())
-        raise
-
-
-def _alone(cancel: threading.Event | None) -> SolveContext:
-    """In this process: few tasks, of milliseconds each."""
-    return SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
-
-
-def _on_demand(
-    versions: Sequence[LayeredGraph],
-    query: PipelineQuery,
-    solving: SolveContext,
-    *,
-    layer_flops: tuple[int, ...],
-    whole_meshes: bool = False,
-) -> StagePricing:
-    """Stages that are priced when a pipeline wants them. No solver is asked for choices that fit."""
-    return StagePricing(versions, query, solving, layer_flops=layer_flops, first=None, whole_meshes=whole_meshes)
+def _first(query: PipelineQuery, every_b: bool | None = None) -> Search:
+    """The choices that stages get first: those for this B alone where not `every_b` is asked for."""
+    few = query.cluster.devices >= DEVICES_WORTH_BOUNDS if every_b is None else not every_b
+    return Search.FASTEST_COMPOSED if few else Search.COMPOSED

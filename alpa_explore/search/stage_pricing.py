@@ -79,7 +79,12 @@ class StagePricing:
         b = 1.0 / query.num_microbatches
         self._inverse_bs = (b,) if self._on_demand else tuple(sorted({SMALLEST_INVERSE_B, b}))
         """Where the first of the fastest choices are composed."""
-        self.counts = query.held_counts(versions[0].num_layers)
+        self.num_layers = versions[0].num_layers
+        self.counts = query.held_counts(self.num_layers)
+        self.lower_bounds = [
+            LowerBounds(version, [kind.device for kind in query.cluster.kinds]) for version in versions
+        ]
+        """Of each version."""
         self._problems = [StageProblems(layered, query.cluster) for layered in versions]
         self._unpriced = replace(unpriced_costs(versions, query, layer_flops), complete=not self._on_demand)
         self._stages: dict[RangeKey, list[CellProblem]] = {}
@@ -105,7 +110,7 @@ class StagePricing:
     def _collect(self) -> tuple[dict[str, Task], dict[str, Screened]]:
         """The distinct problems of all feasible stages, as tasks for near-optimal choices, and what bounds their
         choices."""
-        query, cluster, layers = self.query, self.query.cluster, self._unpriced.num_layers
+        query, cluster, layers = self.query, self.query.cluster, self.num_layers
         submeshes = query.submeshes
         meshes = [logical_meshes(cluster, submesh) for submesh in submeshes]
         # Kinds of nodes that differ in memory alone have books of their own.
@@ -121,9 +126,7 @@ class StagePricing:
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
         most_of_all = max(most_held.values(), default=0)  # equal problems may stand at other places
         round_held = math.ceil if query.holds_parts(layers) else math.floor
-        for version, problems in enumerate(self._problems):
-            devices = [kind.device for kind in cluster.kinds]
-            bounds = LowerBounds(problems.layered, devices)
+        for version, (problems, bounds) in enumerate(zip(self._problems, self.lower_bounds, strict=True)):
             divided = [0.0 if self._on_demand else bounds.divided(of_submesh) for of_submesh in meshes]
             for cell in cells:
                 first, last, submesh = cell
@@ -144,7 +147,7 @@ class StagePricing:
                             ranges=(((first, last), held),),
                             least_held=self.counts[0],
                             mesh=mesh,
-                            device=devices[mesh.kind],
+                            device=cluster.kinds[mesh.kind].device,
                             version=version,
                             solver=self._solver,
                             inverse_b=1.0 / query.num_microbatches,
@@ -317,7 +320,7 @@ class StagePricing:
         if self._solver == "auto":
             begun = [key for key in keys if not library.is_sampled(key) and self._has_begun(key, search)]
             new = dict.fromkeys(key for key in keys if key not in set(begun))
-            if self._whole_meshes:
+            if self._whole_meshes and search is Search.FASTEST_COMPOSED:
                 meshes = dict.fromkeys(library.tasks[key].on for key in new)
                 new |= dict.fromkeys(key for on in meshes for key in library.problems_on[on].values())
             self._sweep(search, new)

@@ -6,12 +6,14 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.execution.executors import Executor
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search import profile_stages
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.profile_stages import profile_on_demand
+from alpa_explore.search.profile_stages import profile_wanted, unpriced_stages
 from tests.search.random_problems import ExactCosts, random_problem
 
 
@@ -37,8 +39,9 @@ def on_demand(problem, b, memory):
     """Seconds of the plan with the other delta; None where the whole planner is asked."""
     query = PipelineQuery(cluster=problem.with_memory(memory), options=problem.options, num_microbatches=b)
     layering = clustered(problem.graph, problem.layers, problem.deltas[1])
-    (layered,) = ExactCosts(problem, problem.deltas[1]).versions
-    profile = profile_on_demand(layered, query, layer_flops=tuple(layer.flops for layer in layering.layers))
+    versions, flops = ExactCosts(problem, problem.deltas[1]).versions, tuple(layer.flops for layer in layering.layers)
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    _, profile = profile_wanted(unpriced_stages(versions, query, solving, layer_flops=flops))
     return None if profile is None else query.best(profile.costs).total_seconds
 
 
@@ -62,10 +65,9 @@ def test_every_way_leads_to_the_best_plan(seed, tmp_path, monkeypatch) -> None:
         few.setattr(profile_stages, "DEVICES_WORTH_BOUNDS", 1)
         found["bounds first"] = planned(problem, b, memory, cache=False), found["anew"][1]
     seconds = {way: (math.inf if p is None else p.predicted.iteration_seconds, t) for way, (p, t) in found.items()}
-    if problem.rematerialization != "auto":
-        exact = ExactCosts(problem, problem.deltas[1])
-        for way, count, room in (("same B", b, memory), ("another B", other, memory), ("less memory", other, less)):
-            t = on_demand(problem, count, room)
-            seconds |= {} if t is None else {f"another delta, {way}": (t, exact.best(count, room))}
+    exact = ExactCosts(problem, problem.deltas[1])
+    for way, count, room in (("same B", b, memory), ("another B", other, memory), ("less memory", other, less)):
+        t = on_demand(problem, count, room)
+        seconds |= {} if t is None else {f"another delta, {way}": (t, exact.best(count, room))}
     for way, (t, least) in seconds.items():
         assert t == least or least * (1 - 1e-9) <= t <= least * (1 + TOLERANCE), (way, t, least)
