@@ -33,12 +33,14 @@ from alpa_explore.plans.report.text import fullest, recomputed_words
 
 cluster_table = stages_table
 
-_NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 110
+_NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 200
 """Height of all nodes, and of one: as many as possible on a screen."""
 _SHRUNK = 0.6
 """Of the height of a node, what a window of usual size leaves of it."""
 _HEAD, _EDGE, _HEADED = 15, 3, 28
 """Height of a heading, the edge round the boxes below it, and of a node that has one, in pixels of such a window."""
+_GROUND_EDGE = 0.03
+"""Of the height of a node, below and above the ground of a stage."""
 _NARROW, _CHARACTER = 440, 6.5
 """Width of the nodes in a narrow window, and of a character of a heading, in pixels."""
 _NAMED_STAGES = 6
@@ -80,7 +82,8 @@ def cluster_figure(plan: Plan, *, start: int = 0, count: int = 64) -> Drawing:
     kinds = [f"<br>{safe(cluster.part_of(node * width).device.name)}" if cluster.others else "" for node in nodes]
     rows = [f"{unit} {node}{kind}" for node, kind in zip(nodes, kinds, strict=True)]
     seen = _SHRUNK * pixels
-    bottom, height = _EDGE / seen, 1 - ((_HEAD if seen >= _HEADED else 0) + 2 * _EDGE) / seen
+    bottom = max(_EDGE / seen, 2 * _GROUND_EDGE)
+    height = 1 - 2 * bottom - (_HEAD / seen if seen >= _HEADED else 0)
     traces = [
         _links(len(nodes), width, edge, bottom + height / 2),
         _regions(plan, boxes, headed=seen >= _HEADED),
@@ -152,10 +155,10 @@ def _regions(plan: Plan, boxes: list[_Box], *, headed: bool) -> Trace:
     headings = [_heading(plan, stage, devices) if headed else "" for stage, *_, devices in used]
     return bars(
         [(a.column + b.column) / 2 for _, a, b, _ in used],
-        [0.94] * len(used),
+        [1 - 2 * _GROUND_EDGE] * len(used),
         [mixed(color, ground, 0.78) for color in colors],
         edge=(colors, 1.5),
-        base=[a.row + 0.03 for _, a, *_ in used],
+        base=[a.row + _GROUND_EDGE for _, a, *_ in used],
         width=[devices - 0.04 for *_, devices in used],
         hover=[lines(*_stage_lines(plan, stage), f"click: selects stage {stage.index}") for stage, *_ in used],
         keys=[key(stage=stage.index) for stage, *_ in used],

@@ -173,8 +173,12 @@ function render({ model, el }) {
     }
     canvas.append(...placed.nodes.map(drawNode), ...edges.filter(({ label }) => label).map(drawLabel));
     view.replaceChildren(canvas);
-    if (!zoom) setZoom(Math.min(1, Math.max(ZOOM.opening, (view.clientWidth - 4) / placed.width)));
-    else setZoom(zoom);
+    const isFirst = !zoom;
+    setZoom(zoom || Math.min(1, Math.max(ZOOM.opening, (view.clientWidth - 4) / placed.width)));
+    if (isFirst) { // of a wide graph the first block, which may be far from its side
+      const { x, y, width } = placed.groups[0];
+      view.scrollTo({ left: (x + width / 2) * zoom - view.clientWidth / 2, top: y * zoom - 8 });
+    }
     highlight();
   };
 
