@@ -156,14 +156,21 @@ def test_no_line_of_the_export_menu_lies_on_another_and_no_tab_of_the_lessons_is
     button(explorer, "Teach").press("Enter")
 
 
-def test_signs_are_drawn_so_that_no_font_can_lack_them(lab_as_left: LabPage) -> None:
+@pytest.mark.parametrize(
+    ("tab", "place", "count"),
+    [
+        ("Timeline", ".alpa-toolbar > button, .alpa-menu > button, .alpa-player-bar button", 13),
+        ("What-ifs", ".alpa-sortable td button", 1),
+    ],
+)
+def test_signs_are_drawn_so_that_no_font_can_lack_them(lab_as_left: LabPage, tab: str, place: str, count: int) -> None:
     explorer = show_again(lab_as_left, SMALL)
-    show_tab(explorer, "Timeline")
-    explorer.locator(".alpa-player-bar button").first.wait_for()
-    signs = explorer.locator(".alpa-toolbar > button, .alpa-menu > button, .alpa-player-bar button")
-    assert signs.count() == 13
-    for place in range(signs.count()):
-        sign = signs.nth(place)
+    show_tab(explorer, tab)
+    signs = explorer.locator(place)
+    signs.last.wait_for()
+    assert signs.count() == count
+    for number in range(count):
+        sign = signs.nth(number)
         assert sign.inner_text().strip() == "", "no sign of a font"
         drawn = sign.locator("svg").bounding_box()
         assert drawn is not None
