@@ -2,7 +2,8 @@
 
     python benchmarks/explorer_scenarios.py [--model llama-3-70b] [--cluster 2x8:h100] [--json FILE]
 
-- fits: does it fit, with which layout, and what would twice the bandwidth bring?
+- fits: does it fit, with which layout, and what would twice the bandwidth bring? Where it does not, the first offer is
+  taken: another recomputation, or the fewest nodes on which it fits.
 - spare: open the fastest layout that keeps a tenth of the memory free.
 - slower: why is the plan slower than the published run? (llama-3-8b on 1x8:h100 has some.)
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -70,7 +72,7 @@ def fits(hands: Hands, model: str, cluster: str) -> str:
     if refused.count():  # it says what would fit, each with a button
         refused.get_by_text("ooking for").wait_for(state="hidden", timeout=_PATIENCE)
         said = " ".join(refused.inner_text().split())
-        offers = explorer.locator(".alpa-buttons button:visible", has_text="Plan with")
+        offers = explorer.locator(".alpa-buttons button:visible", has_text=re.compile("Plan (with|on) "))
         if not offers.count():
             return said
         hands.click(offers.first)

@@ -172,10 +172,11 @@ def template(theme: str) -> go.layout.Template:
     import plotly.graph_objects as go
     import plotly.io as pio
 
-    base = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"]
-    template = go.layout.Template(layout=base.layout, data={kind: base.data[kind] for kind in _TRACES})
+    # A copy: plotly's objects are shared by threads, of which several may ask for their first figure at once.
+    base = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"].to_plotly_json()
     bar = {"outlinewidth": 0, "thickness": 12, "title": {"font": {"size": 12}}, "tickfont": {"size": 11}}
-    template.data.heatmap[0].colorbar = bar
+    base["data"]["heatmap"][0]["colorbar"] = bar
+    template = go.layout.Template(layout=base["layout"], data={kind: base["data"][kind] for kind in _TRACES})
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
     y_axis = axis | {"ticklabelstandoff": 4}  # else names of rows touch what stands in them
     return template.update(

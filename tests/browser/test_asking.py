@@ -14,8 +14,8 @@ from tests.browser.harness.explorer import (
     type_text,
     wait_for_finding,
 )
-from tests.browser.harness.page import LabPage
-from tests.browser.test_layout import check_places
+from tests.browser.harness.page import WIDE, LabPage
+from tests.browser.test_layout import SHOW_TOP, check_places
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,6 +48,15 @@ def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan
     )
     chip.select_option("")
     lab.wait_until(lambda: "full recomputation" not in rows.first.inner_text(), "all again")
+    lab.page.set_viewport_size({"width": 900, "height": 900})
+    lab.rest()
+    explorer.evaluate(SHOW_TOP)
+    lab.rest()
+    strip, third = explorer.locator(".alpa-strip").bounding_box(), rows.nth(2).bounding_box()
+    assert third["y"] + third["height"] < strip["y"], "rows are in sight in a narrow window"
+    button, side = rows.first.get_by_role("button", name="Open").bounding_box(), panel.bounding_box()
+    assert button["x"] + button["width"] < side["x"] + side["width"], "and what opens them"
+    lab.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
     panel.get_by_role("combobox", name="Columns").select_option("degrees")
     panel.get_by_role("columnheader", name="TP", exact=True).wait_for()
     best = explorer.locator(".alpa-best li")

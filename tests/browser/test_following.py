@@ -144,9 +144,13 @@ def test_a_sweep_that_is_cancelled_half_way_keeps_the_plan_and_can_go_on(explore
 def test_at_700_pixels_nothing_is_wider_than_the_page(explorer: Locator, lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 700, "height": 900})
     lab.rest()
-    for part in (".alpa-body", ".alpa-sliders", ".alpa-verdict", ".alpa-tab-bar", ".alpa-panel:visible"):
+    show_tab(explorer, "Why")
+    lab.rest()
+    for part in (".alpa-body", ".alpa-sliders", ".alpa-verdict", ".alpa-tab-bar", ".alpa-panel:visible", ".alpa-why"):
         place = explorer.locator(part).first
         lab.wait_until(
             lambda: place.evaluate("(part) => part.scrollWidth <= part.clientWidth + 1"),  # noqa: B023
             f"{part} fits",
         )
+    lever, width = explorer.locator(".alpa-why li button").first.bounding_box(), explorer.bounding_box()
+    assert lever["x"] + lever["width"] <= width["x"] + width["width"], "what tries a lever is in sight"

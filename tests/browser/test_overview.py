@@ -49,6 +49,23 @@ def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(looked_at: L
         assert place["y"] + place["height"] <= view["y"] + view["height"] + 1, part
 
 
+def test_its_drawings_fill_a_high_window_and_are_all_seen(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, _explorer(looked_at)
+    show_tab(explorer, "Overview")
+    before = explorer.locator(".alpa-drawing").first.bounding_box()
+    lab.page.set_viewport_size({"width": 1920, "height": 1200})
+    explorer.evaluate(_TO_TOP)
+    lab.rest()
+    after = explorer.locator(".alpa-drawing").first.bounding_box()
+    last, strip = (explorer.locator(part).last.bounding_box() for part in (".alpa-card", ".alpa-strip"))
+    view = lab.page.locator(".jp-WindowedPanel-outer").first.bounding_box()
+    assert None not in (before, after, last, strip, view)
+    assert after["height"] > 1.4 * before["height"]
+    end = view["y"] + view["height"]
+    assert end - 90 < strip["y"] + strip["height"] <= end + 1, "no part of the window is empty"
+    assert last["y"] + last["height"] <= strip["y"] + 1, "nothing is below the strip"
+
+
 def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(looked_at: LabPage) -> None:
     lab, explorer = looked_at, _explorer(looked_at)
     view = explorer.locator(".alpa-linked")

@@ -11,8 +11,10 @@ from tests.browser.harness.explorer import (
     figure_tabs,
     first_explorer,
     seen_figure,
+    show_explorer,
     show_tab,
     slider,
+    tab_titles,
     type_number,
 )
 from tests.browser.harness.page import LabPage
@@ -47,6 +49,7 @@ _NOTIFY = """async (message) => {
 }"""
 _HAS_PLUGIN = "(name) => window.jupyterapp.hasPlugin(`@jupyterlab/apputils-extension:${name}`)"
 _GONE = "widget model not found"
+_WIDGETS = "len(__import__('ipywidgets').Widget.widgets)"
 _IMPORTED = "sorted({'torch', 'distributed'} & set(__import__('sys').modules))"
 
 
@@ -172,3 +175,22 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     lab.wait_until(lambda: explorer.locator(".alpa-time").inner_text() != headline, "the headline follows")
     lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before, "B moves the figure")
     assert lab.ask("_1.tabs.selected") == lab.ask("_1.panels.at('t_max')")
+
+
+def test_the_first_visit_of_a_tab_asks_the_kernel_no_more_than_a_later_one_which_makes_nothing(lab: LabPage) -> None:
+    explorer = show_explorer(lab, SMALL)
+
+    def visit(title: str) -> tuple[int, int]:
+        """(messages to the kernel, widgets that are made) until all of the tab is drawn."""
+        lab.rest()
+        asked, made = lab.counts()["asked"], int(lab.ask(_WIDGETS))
+        show_tab(explorer, title)
+        lab.rest()
+        return lab.counts()["asked"] - asked, int(lab.ask(_WIDGETS)) - made
+
+    titles = tab_titles(explorer)
+    first = {title: visit(title) for title in titles[1:]}
+    again = {title: visit(title) for title in titles}
+    assert sum(asked for asked, _ in first.values()) <= 2 * len(first) + 1, "the page asks for plotly once"
+    assert again == dict.fromkeys(titles, (2, 0))
+    assert sum(made for _, made in first.values()) < 450

@@ -8,7 +8,19 @@ import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import boxes
-from tests.browser.harness.explorer import SMALL, explorer_of, show_again, show_explorer, show_tab, slider, type_number
+from tests.browser.harness.explorer import (
+    SMALL,
+    explorer_of,
+    note_of,
+    seen_figure,
+    show_again,
+    show_baseline,
+    show_explorer,
+    show_tab,
+    slider,
+    type_number,
+    wait_for_finding,
+)
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -48,6 +60,45 @@ def test_why_has_the_overhead_of_the_software_and_the_time_has_the_sends_in_it(l
     seconds = lab_as_left.ask("__import__('alpa_explore').units.seconds(Out[1].plan.predicted.iteration_seconds)")
     assert " ".join(said.split()) == seconds.strip("'")
     assert f"{seconds.strip(chr(39))} of an iteration" in why.inner_text()
+
+
+def test_a_plan_whose_memory_is_nearly_full_is_called_tight_and_not_that_it_fits(lab: LabPage) -> None:
+    explorer = show_explorer(lab, SMALL.replace("mlp-tiny", "gpt-tiny"))  # of more than the least memory of the field
+    fact = explorer.locator(".alpa-facts .alpa-fact").first
+    assert fact.inner_text().startswith("fits")
+    explorer.get_by_role("button", name="Device figures").press("Enter")
+    peak = float(lab.ask("Out[1].plan.predicted.peak_bytes_per_device / 2**30"))
+    type_number(explorer, "Memory", f"{1.004 * peak:.6f}")
+    tight = explorer.locator(".alpa-facts .alpa-warn", has_text="over what is usable")
+    tight.wait_for()
+    assert tight.inner_text().startswith("tight")
+    assert explorer.locator(".alpa-facts .alpa-good").count() == 0
+
+
+def test_a_microbatch_is_said_to_be_of_all_replicas_or_of_one(lab_as_left: LabPage) -> None:
+    explorer = show_baseline(lab_as_left, show_again, pp=2, dp=4, num_microbatches=8)
+    words = explorer.locator(".alpa-words")
+    words.hover()
+    assert "the microbatch is that of one replica" in (words.get_attribute("title") or "")
+    of_one = re.search(r"DP 4 .*microbatch (\d+)", words.inner_text())
+    assert of_one is not None
+    field = explorer.get_by_role("combobox", name="Microbatch", exact=True)
+    assert note_of(field) == "all replicas"
+    assert int(field.input_value()) == 4 * int(of_one[1])
+
+
+def test_search_draws_no_line_of_one_device_beside_plans_on_others(lab: LabPage) -> None:
+    explorer = show_explorer(lab, SMALL)
+    explorer.get_by_role("button", name="Device figures").press("Enter")
+    type_number(explorer, "Memory", "24")
+    lab.wait_until(lambda: lab.ask("Out[1].plan.cluster.device.memory_bytes == 24 * 2**30") == "True", "another plan")
+    show_tab(explorer, "Search")
+    wait_for_finding(lab, "2 plans of mlp-tiny")
+    layout = seen_figure(lab, explorer)["layout"]
+    assert layout["xaxis"]["title"]["text"].startswith("peak memory of the fullest device (% of the device)")
+    notes = [note["text"] for note in layout["annotations"]]
+    assert any(text.startswith("all its memory") for text in notes)
+    assert not any("GiB" in text for text in notes)
 
 
 def test_the_imbalance_of_experts_is_asked_only_of_a_model_that_has_some(lab: LabPage) -> None:
@@ -105,14 +156,21 @@ def test_no_line_of_the_export_menu_lies_on_another_and_no_tab_of_the_lessons_is
     button(explorer, "Teach").press("Enter")
 
 
-def test_signs_are_drawn_so_that_no_font_can_lack_them(lab_as_left: LabPage) -> None:
+@pytest.mark.parametrize(
+    ("tab", "place", "count"),
+    [
+        ("Timeline", ".alpa-toolbar > button, .alpa-menu > button, .alpa-player-bar button", 13),
+        ("What-ifs", ".alpa-sortable td button", 1),
+    ],
+)
+def test_signs_are_drawn_so_that_no_font_can_lack_them(lab_as_left: LabPage, tab: str, place: str, count: int) -> None:
     explorer = show_again(lab_as_left, SMALL)
-    show_tab(explorer, "Timeline")
-    explorer.locator(".alpa-player-bar button").first.wait_for()
-    signs = explorer.locator(".alpa-toolbar > button, .alpa-menu > button, .alpa-player-bar button")
-    assert signs.count() == 13
-    for place in range(signs.count()):
-        sign = signs.nth(place)
+    show_tab(explorer, tab)
+    signs = explorer.locator(place)
+    signs.last.wait_for()
+    assert signs.count() == count
+    for number in range(count):
+        sign = signs.nth(number)
         assert sign.inner_text().strip() == "", "no sign of a font"
         drawn = sign.locator("svg").bounding_box()
         assert drawn is not None

@@ -227,7 +227,7 @@ def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explore
     plan_and_wait(explorer.session)
     html = explorer._repr_mimebundle_()["text/html"]
     assert html.count("<tr>") == 3, "a head and two stages"
-    assert "explore(&quot;gpt-tiny&quot;" in html
+    assert "explore(&#x27;gpt-tiny&#x27;, cluster=cluster" in html
     assert "num_microbatches=8" in html
     assert repr(explorer) == "Explorer(gpt-tiny on 1x4:v100, B = 8)"
 

@@ -189,7 +189,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.selected.show(state)
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
-        code = self._code(state, state.plan_settings or state.settings)
+        code = self._code(state, state.plan, state.plan_settings or state.settings)
         self.toolbar.show(
             state,
             code,
@@ -198,14 +198,15 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             picture=panel.has_picture and not self._as_table,
         )
 
-    def _code(self, state: State, settings: Settings) -> str:
-        """Python code that makes the plan for `settings`."""
-        model = self.session.sources.user_model
-        own = model is not None and model.name == settings.model
-        reference = self.session.sources.code_name(settings.model)
-        timed = state.plan is not None and state.plan.cluster.device.measured is not None
-        where = _scheduler_of(state, settings)
-        return plan_code(settings, reference=reference, user_model=own, scheduler=where, timed=timed)
+    def _code(self, state: State, plan: Plan | None, settings: Settings, *, explores: bool = False) -> str:
+        """Python code that makes `plan` of these settings, or with `explores` shows it."""
+        try:
+            cluster = self.session.sources.cluster(settings) if plan is None else plan.cluster
+        except AlpaExploreError as error:  # impossible numbers, which are reported where they are used
+            return f"# {error}\n"
+        reference, where = self.session.sources.code_name(settings.model), _scheduler_of(state, settings)
+        baseline = "" if plan is None else plan.options.baseline
+        return plan_code(settings, cluster, reference=reference, baseline=baseline, scheduler=where, explores=explores)
 
     def go_to_tab(self, title: str) -> None:
         """Select the tab with this title."""
@@ -347,7 +348,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         from alpa_explore.figures.report_page import Tried, report_html  # late: plotly takes seconds to import
 
         entries = state.history.entries
-        tried = [Tried(plan=entry.plan, code=self._code(state, entry.settings)) for entry in entries]
+        tried = [Tried(plan=entry.plan, code=self._code(state, entry.plan, entry.settings)) for entry in entries]
         places = [place for place, entry in enumerate(entries) if entry.plan is plan]
         if not places:
             places, tried = [len(tried)], [*tried, Tried(plan=plan)]
@@ -370,9 +371,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.saved.show(self.session.store.state)
 
     def _table(self, state: State) -> str:
-        """The plan on screen, with the settings that it was made with."""
+        """The plan on screen, with the code that shows it."""
         settings = state.plan_settings or state.settings
-        return plan_table(state.plan, settings, self.session.sources.code_name(settings.model))
+        return plan_table(state.plan, self._code(state, state.plan, settings, explores=True))
 
 
 def _scheduler_of(state: State, settings: Settings) -> str:
@@ -402,6 +403,7 @@ def explore(
     *,
     cluster: Cluster | str = "1x4:v100",
     num_microbatches: int | None = None,
+    global_batch: int | None = None,
     delta: float = 0.5,
     num_layers: int | None = None,
     example_inputs: Any = None,
@@ -416,7 +418,8 @@ def explore(
 
     `model` is a catalogue name, the path of a Hugging Face config.json, a captured graph, or an nn.Module with
     `example_inputs` (one microbatch) and any option of `ax.capture`. A finished Plan is shown as it is, with its own
-    settings. `num_microbatches` is B (the catalogue's for its models, else 32); with `num_layers` None the planner
+    settings. `num_microbatches` is B (the catalogue's for its models, else 32), `global_batch` the samples of an
+    iteration (the catalogue's; of a graph or a module those of B microbatches); with `num_layers` None the planner
     chooses. `options` may also be fields of `Settings` (solver, sequence, precision, schedule, memory_bytes, …), and
     `pin` and `forbid` as in `ax.plan`. `tab` is the title of the tab that is seen first ("t_max"); `teach` switches the
     lessons on. `b_keeps` is what stays when B moves: "batch", the global batch, or "microbatch", its size (the default
@@ -449,7 +452,8 @@ def explore(
     else:
         name, _, tokens = found.name.partition("@")
         setting_options["sequence"] = int(tokens) if tokens else None
-    microbatch, count = sources.initial_batch(name, num_microbatches)
+    setting_options.setdefault("expert_imbalance", parsed_cluster.device.expert_imbalance)
+    microbatch, count = sources.initial_batch(name, num_microbatches, global_batch)
     settings = Settings(
         model=name,
         microbatch=microbatch,

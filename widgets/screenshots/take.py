@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the pictures; returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--cell", default=CELL, help="the call that is shown")
+    shown.add_argument("--cell", default=CELL, help="what is run; two blank lines begin another cell")
     shown.add_argument("--plan", type=Path, action="append", metavar="FILE", help="a plan file (may be repeated)")
     parser.add_argument("--tab", action="append", help="only this tab (may be repeated)")
     parser.add_argument("--theme", choices=THEMES, action="append", help="only this theme (may be repeated)")
@@ -134,7 +134,7 @@ def _steps_of_b(lab: LabPage, folder: Path) -> None:
 
 
 def _open(lab: LabPage, name: str, cell: str) -> None:
-    lab.load(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
+    lab.load(lab.server.write_notebook(name, *f"from alpa_explore_widgets import explore\n{cell}".split("\n\n\n")))
     lab.run_all()
     lab.page.locator(".alpa-verdict").wait_for(timeout=1000 * PLAN_SECONDS)
 

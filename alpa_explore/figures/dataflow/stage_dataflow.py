@@ -56,9 +56,9 @@ class Block:
 def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
     """The blocks of a stage in the order of the forward pass, equal ones that follow one another as one."""
     of_block: dict[str, list[PlanOperator]] = {}
-    forward = [o for o in stage.operators if o.phase == "forward"]
+    forward, names = [o for o in stage.operators if o.phase == "forward"], _block_names(stage)
     for operator in (*forward, *(o for o in stage.operators if o.phase != "forward")):
-        of_block.setdefault(block_name(operator.module), []).append(operator)
+        of_block.setdefault(names[operator.name], []).append(operator)
     groups: list[tuple[object, list[str]]] = []
     for name, operators in of_block.items():
         signature = _signature(operators)
@@ -70,6 +70,22 @@ def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
         Block(name=names[0], names=tuple(names), members=tuple(tuple(of_block[name]) for name in names))
         for _, names in groups
     )
+
+
+def _block_names(stage: PlanStage) -> dict[str, str]:
+    """Operator -> the name of its block. Where a model computes behind several blocks outside of them, as a U-Net does
+    with its skips, that belongs to the block before: as a group of its own it would be joined to all others."""
+    names, moved = {o.name: block_name(o.module) for o in stage.operators}, dict[str, str]()
+    for phase, operators in (("forward", stage.operators), ("backward", reversed(stage.operators))):
+        before = ""
+        for operator in operators:
+            name = names[operator.name] if operator.phase == phase else OUTSIDE
+            if name != OUTSIDE:
+                before = name
+            elif before and operator.phase == phase:
+                moved[operator.name] = before
+    behind = {moved[o.name] for o in stage.operators if o.phase == "forward" and o.name in moved}
+    return names | moved if len(behind) > 1 else names
 
 
 def block_name(module: str) -> str:

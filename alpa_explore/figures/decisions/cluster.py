@@ -33,10 +33,14 @@ from alpa_explore.plans.report.text import fullest, recomputed_words
 
 cluster_table = stages_table
 
-_NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 110
+_NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 200
 """Height of all nodes, and of one: as many as possible on a screen."""
-_HEAD, _EDGE = 17, 5
-"""Height of a heading, and the edge round the boxes below it, in pixels."""
+_SHRUNK = 0.6
+"""Of the height of a node, what a window of usual size leaves of it."""
+_HEAD, _EDGE, _HEADED = 15, 3, 28
+"""Height of a heading, the edge round the boxes below it, and of a node that has one, in pixels of such a window."""
+_GROUND_EDGE = 0.03
+"""Of the height of a node, below and above the ground of a stage."""
 _NARROW, _CHARACTER = 440, 6.5
 """Width of the nodes in a narrow window, and of a character of a heading, in pixels."""
 _NAMED_STAGES = 6
@@ -77,10 +81,12 @@ def cluster_figure(plan: Plan, *, start: int = 0, count: int = 64) -> Drawing:
     rates = dict.fromkeys(units.bytes_per_second(kind.inside_node.bandwidth) for kind in cluster.kinds)
     kinds = [f"<br>{safe(cluster.part_of(node * width).device.name)}" if cluster.others else "" for node in nodes]
     rows = [f"{unit} {node}{kind}" for node, kind in zip(nodes, kinds, strict=True)]
-    bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
+    seen = _SHRUNK * pixels
+    bottom = max(_EDGE / seen, 2 * _GROUND_EDGE)
+    height = 1 - 2 * bottom - (_HEAD / seen if seen >= _HEADED else 0)
     traces = [
         _links(len(nodes), width, edge, bottom + height / 2),
-        _regions(plan, boxes),
+        _regions(plan, boxes, headed=seen >= _HEADED),
         _memories(plan, boxes, bottom, height),
         *_contents(plan, boxes, bottom, height),
         *_legend(plan),
@@ -140,25 +146,25 @@ def _links(nodes: int, width: int, edge: float, height: float) -> Trace:
     return line([*x, left, left], [*y, height, nodes - 1 + height], faint, name="links", listed=False)
 
 
-def _regions(plan: Plan, boxes: list[_Box]) -> Trace:
+def _regions(plan: Plan, boxes: list[_Box], *, headed: bool) -> Trace:
     """The devices of a stage in each node, with a heading: a pale ground, so that the memory stands out."""
     runs = [list(run) for _, run in groupby(boxes, key=lambda box: (box.row, box.stage))]
     regions = [(run[0].stage, run[0], run[-1]) for run in runs]
     used = [(stage, a, b, b.column - a.column + 1) for stage, a, b in regions if stage is not None]
     colors = [stage_color(stage.index) for stage, *_ in used]
-    headings = [_heading(plan, stage, devices) for stage, *_, devices in used]
+    headings = [_heading(plan, stage, devices) if headed else "" for stage, *_, devices in used]
     return bars(
         [(a.column + b.column) / 2 for _, a, b, _ in used],
-        [0.94] * len(used),
+        [1 - 2 * _GROUND_EDGE] * len(used),
         [mixed(color, ground, 0.78) for color in colors],
         edge=(colors, 1.5),
-        base=[a.row + 0.03 for _, a, *_ in used],
+        base=[a.row + _GROUND_EDGE for _, a, *_ in used],
         width=[devices - 0.04 for *_, devices in used],
         hover=[lines(*_stage_lines(plan, stage), f"click: selects stage {stage.index}") for stage, *_ in used],
         keys=[key(stage=stage.index) for stage, *_ in used],
         listed=False,
         name="stages",
-        **inside(headings, anchor="end", whole=True),
+        **inside(headings, size=11, anchor="end", whole=True),
     )
 
 

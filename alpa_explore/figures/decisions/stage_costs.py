@@ -1,9 +1,11 @@
 """Stage costs: the latency of each range of layers on each submesh, what does not fit, and what the plan uses."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from alpa_explore import units
 from alpa_explore.cluster import Submesh
@@ -21,6 +23,9 @@ from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import axis, bars, labels, points, words
 from alpa_explore.figures.marks import cells as heat_cells
 from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, lines, stage_color, with_theme
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.stage_table import encoded, schedule_terms, stage_table
+from alpa_explore.numerics.arrays import Flags
 from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table
@@ -47,9 +52,10 @@ def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) ->
     panels = choose_panels(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
     colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
-    traces = list(_traces(plan, grids[0], _cells(rows, grids[0]), colors))
+    under = possible_stages(plan)
+    traces = list(_traces(plan, grids[0], _cells(rows, grids[0]), colors, under))
     for grid in grids[1:]:
-        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors)]
+        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors, under)]
         numbers = grids[0].axes()[0]  # of the layers, under a grid that is not the last
         y = [grids[0].shape[0] - 0.5 + 9 / grids[0].cell_pixels] * len(numbers["tickvals"])
         traces.append(words(numbers["tickvals"], y, numbers["ticktext"], size=11, color=None, name="layers"))
@@ -65,6 +71,75 @@ def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) ->
         coloraxis=colors.axis(),
         **_axes(grids, height),
     )
+
+
+def compared(plan: Plan) -> list[PipelineOptions]:
+    """The options of pipelines with any stages, under the schedule of the plan, then under the others that were
+    compared and can be priced."""
+    options = replace(plan.options.pipeline, cuts=(), num_stages=None, stage_submeshes=())
+    schedules = [(options.schedule, options.stages_per_submesh)]
+    schedules += [(tried.schedule, max(tried.stages_per_submesh, 2)) for tried in plan.schedules]
+    found = [replace(options, schedule=name, stages_per_submesh=turns) for name, turns in dict.fromkeys(schedules)]
+    b = plan.options.num_microbatches
+    return [one for one in found if schedule_terms(plan.costs, one, b).copies == plan.costs.copies]
+
+
+def possible_stages(plan: Plan) -> dict[tuple[tuple[int, int], Place], str]:
+    """(layers, submesh) of each stage that a pipeline on all devices can have in memory -> its schedule: the first of
+    `compared` under which there is one."""
+    costs, found = plan.costs, dict[tuple[tuple[int, int], Place], str]()
+    for options in compared(plan):
+        for fits in _tables(plan, options):
+            for begin, end, mesh in np.argwhere(_in_pipelines(plan, fits)).tolist():
+                found.setdefault(((begin, end - 1), _place(plan, costs.submeshes[mesh])), options.schedule)
+    return found
+
+
+def _tables(plan: Plan, options: PipelineOptions) -> Iterator[Flags]:
+    """Where the table of the pipeline DP has a latency, [L, L + 1, submeshes, places from the end], for each depth on
+    which it depends."""
+    costs, cluster, b = plan.costs, plan.cluster, plan.options.num_microbatches
+    terms, layers = schedule_terms(costs, options, b), costs.num_layers
+    if terms.copies == 1 and not terms.depends_on_depth:
+        yield np.isfinite(stage_table(costs, cluster, options, b))
+        return
+    for depth in terms.depths(layers):
+        if layers < depth * terms.least_layers(depth):
+            continue
+        fits = np.isfinite(stage_table(costs, cluster, replace(options, num_stages=depth), b))
+        if terms.copies > 1:  # on equal submeshes
+            fits[:, :, [m for m, shape in enumerate(costs.submeshes) if shape.devices * depth != cluster.devices]] = (
+                False
+            )
+        yield fits
+
+
+def _in_pipelines(plan: Plan, fits: Flags) -> Flags:
+    """Which stages [L, L + 1, submeshes] a pipeline of stages that fit can have, if it uses every device once: what is
+    before them and what is after them add up."""
+    kinds, meshes = [kind.devices for kind in plan.cluster.kinds], plan.costs.submeshes
+    sizes, total, outside = encoded([(mesh.kind, mesh.devices) for mesh in meshes], kinds)
+    layers, places = len(fits), fits.shape[-1]
+    # [layers before, devices before] where the next stage is at a place from the end, and the same of what follows.
+    before = np.zeros((places + 1, layers + 1, total + 1), dtype=np.float32)
+    after = np.zeros_like(before)
+    before[:, 0, 0] = after[0, layers, 0] = 1
+    by_place = fits.transpose(3, 2, 0, 1).astype(np.float32)
+    for place in range(places):
+        for mesh, size in enumerate(sizes):
+            after[place + 1, :layers, size:] += by_place[place, mesh] @ after[place, :, : total + 1 - size]
+        after[place + 1][:, outside] = 0
+        np.minimum(after[place + 1], 1, out=after[place + 1])
+    possible = np.zeros(fits.shape[:-1], dtype=bool)
+    for place in reversed(range(places)):
+        own = before[place + 1, :layers]
+        for mesh, size in enumerate(sizes):
+            rest = own[:, : total + 1 - size] @ after[place, :, total - size :: -1].T
+            possible[:, :, mesh] |= fits[:, :, mesh, place] & (rest > 0)
+            before[place, :, size:] += by_place[place, mesh].T @ own[:, : total + 1 - size]
+        before[place][:, outside] = 0
+        np.minimum(before[place], 1, out=before[place])
+    return possible
 
 
 def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
@@ -179,9 +254,11 @@ def _cells(rows: list[Row], grid: PanelGrid) -> list[_Cell]:
     return cells
 
 
-def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> Iterator[Trace]:
+def _traces(
+    plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Mapping[tuple[tuple[int, int], Place], str]
+) -> Iterator[Trace]:
     """The latencies, what does not fit, the submesh above each panel, and frames round the cells that the plan uses."""
-    yield _heatmap(plan, grid, cells, colors)
+    yield _heatmap(plan, grid, cells, colors, under)
     over = [cell for cell in cells if not cell.fits]
     cross = {"symbol": "x-thin", "size": 8 if grid.lettered else 5, "line": {"width": 1.2, "color": faint}}
     yield points([c.x for c in over], [c.y for c in over], faint, name="does not fit") | {"marker": cross}
@@ -207,11 +284,13 @@ def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> 
     yield points(x, y, ground, name="stages", keys=keys, **looks) | {"marker": disc}
 
 
-def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> Trace:
+def _heatmap(
+    plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Mapping[tuple[tuple[int, int], Place], str]
+) -> Trace:
     logarithms, written, texts, keys = grid.blank_numbers(), grid.blank_texts(), grid.blank_texts(), grid.blank_texts()
     for cell in cells:
         row, place = cell.row, (cell.y, cell.x)
-        keys[place], click = _reaction(row)
+        keys[place], click = _reaction(plan, row, under.get((row["layers"], place_of(row)), ""))
         texts[place] = lines(_hover_text(plan, row), click)
         logarithms[place] = colors.grey
         if cell.fits:
@@ -222,15 +301,19 @@ def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) ->
     return heat_cells(None, None, logarithms, gap=2 if grid.lettered else 1, **looks, **letters)
 
 
-def _reaction(row: Row) -> tuple[str, str]:
-    """The key of a cell, and the words for a click on it: it selects the stage itself, or opens a plan that has it."""
+def _reaction(plan: Plan, row: Row, schedule: str) -> tuple[str, str]:
+    """The key of a cell, and the words for a click on it: it selects the stage itself, or opens a plan that has it,
+    under a `schedule`; '' where there is none."""
     if row["stage"] is not None:
         return key(stage=row["stage"]), f"click: selects stage {row['stage']}"
     if not row["microbatches_fit"]:
         return "", "not in the plan"
+    if not schedule:
+        return "", "in no pipeline of priced stages that uses all devices, so it opens no plan"
     (first, last), (nodes, devices) = row["layers"], row["submesh"]
     opens = change_key("stage", f"{first}-{last}@{nodes}x{devices}")
-    return opens, "not in the plan<br>click: opens the best plan with this stage"
+    other = "" if schedule == plan.options.pipeline.schedule else f", under {schedule}"
+    return opens, f"not in the plan<br>click: opens the best plan with this stage{other}"
 
 
 def _hover_text(plan: Plan, row: Row) -> str:

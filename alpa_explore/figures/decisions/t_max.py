@@ -20,7 +20,6 @@ from alpa_explore.figures.style import (
     drawing,
     empty,
     faint,
-    halo,
     ink,
     lines,
     safe,
@@ -92,7 +91,8 @@ def t_max_figure(plan: Plan) -> Drawing:
     most = _SUM_HEADROOM * max((p.first for p in points), default=1.0)
     (scale, unit), (sum_scale, sum_unit) = units.seconds_axis(high), units.seconds_axis(most)
     count, plain = len(plan.t_max_sweep), {"zeroline": False, "anchor": "x"}
-    title = f"t_max ({view.unit})" + (f"; a double click shows all {count:,}" if count else "")
+    title = f"t_max ({view.unit}); each {view.unit} more costs {units.seconds(plan.terms.rounds * view.scale)}"
+    title += f"; a double click shows all {count:,}" if count else ""
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
     return drawing(
@@ -101,7 +101,7 @@ def t_max_figure(plan: Plan) -> Drawing:
         height=540,
         margin={"l": 92},
         xaxis=axis(title, seen, anchor="y3", showline=True, linecolor=faint, zeroline=False),
-        yaxis=axis(f"time of an iteration ({unit})", (low / scale, high / scale), domain=_DOMAINS[0], **plain),
+        yaxis=axis(f"iteration ({unit})", (low / scale, high / scale), domain=_DOMAINS[0], **plain),
         yaxis2=axis(f"Σt{plan.terms.share} ({sum_unit})", (0, most / sum_scale), domain=_DOMAINS[1], nticks=4, **plain),
         yaxis3=axis(span=(-0.6, 2.6), domain=_DOMAINS[2], **outcomes, **plain),
     )
@@ -129,9 +129,9 @@ def _once(plan: Plan) -> list[tuple[str, float]]:
     return [(what, seconds) for what, seconds in parts if seconds]
 
 
-def _once_text(plan: Plan, before: str = " ") -> str:
+def _once_text(plan: Plan) -> str:
     """' + 120 ms overhead'."""
-    return "".join(f"{before}+ {units.seconds(seconds)} {what}" for what, seconds in _once(plan))
+    return "".join(f" + {units.seconds(seconds)} {what}" for what, seconds in _once(plan))
 
 
 def _evaluated(plan: Plan) -> list[_Point]:
@@ -223,17 +223,18 @@ def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
         xs, ys = [t / view.scale for t, _ in places], [value / scale for _, value in places]
         return line(xs, ys, color, width, dash, **looks)
 
+    # In the corner that is below all lines, as they rise.
+    corner = [(view.right - 0.01 * (view.right - view.left)) / view.scale], [(low + 0.02 * (high - low)) / scale]
+    best = f"star: <b>the plan, T {units.seconds(plan.predicted.iteration_seconds)}</b>"
     around = [*path, (last, once + rounds * last), (start, once + rounds * start)]
     band = {"fill": "toself", "fillcolor": _BAND, "mode": "none", "name": f"Σt{share}, the first microbatch"}
     name = "T" if plan.options.pipeline.mode else "objective"
     name += f" = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}"
-    place = [(view.right - 0.01 * (view.right - view.left)) / view.scale], [(low + 0.03 * (high - low)) / scale]
-    cost = f"<b>larger</b>: each {view.unit} of t_max costs {units.seconds(rounds * view.scale)}"
     return [
         through(around, None, 0, **band),
         through([(0.0, 0.0), (last, rounds * last)], _warm, 2, "dot", name=f"{waiting}, the others"),
         through(path, ink, 2.5, name=name),
-        words(*place, [cost], "top left", name="words"),
+        words(*corner, [best], "top left", 13, name="words"),
         _marks([p.total / scale for p in points], points, view, ink) | {"name": "T of the candidates"},
         _star(plan, points, view, scale),
     ]
@@ -246,19 +247,11 @@ def _marks(values: list[float], points: list[_Point], view: _View, color: Color)
 
 
 def _star(plan: Plan, points: list[_Point], view: _View, scale: float) -> Trace:
-    """The plan, with its numbers; a click selects its slowest stage."""
-    chosen, terms = chosen_t_max(plan), plan.terms
-    t_max = plan.t_max_sweep[chosen or 0].t_max_seconds
+    """The plan; a click selects its slowest stage."""
+    t_max = plan.t_max_sweep[chosen_t_max(plan) or 0].t_max_seconds
     best = next(point for point in points if point.t_max == t_max)
-    # In lines of their own: on a narrow page the right edge is near.
-    once = _once_text(plan, "<br>   ")
-    waiting = f"{terms.rounds_text} × {units.seconds(best.t_max)}"
-    equal = "=" if best.total == best.seconds else f"objective {units.seconds(best.total)} ="
-    added = f"{equal} {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
-    text = f"   <b>the plan, T {units.seconds(best.seconds)}</b><br>   {added}"
     marker = {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink, "width": 1}}
-    looks = labels([text], "bottom right", 13, shadow=halo) | {"name": "the plan", "mode": "markers+text"}
-    return _marks([best.total / scale], [best], view, ink) | looks | {"marker": marker}
+    return _marks([best.total / scale], [best], view, ink) | {"name": "the plan", "marker": marker}
 
 
 def _sums(view: _View, points: list[_Point]) -> list[Trace]:
@@ -273,6 +266,7 @@ def _sums(view: _View, points: list[_Point]) -> list[Trace]:
     x, y = [t / view.scale for t, _ in steps], [first / scale for _, first in steps]
     area = {"fill": "tozeroy", "fillcolor": _BAND, "yaxis": "y2", "name": "Σt", "listed": False}
     looks = labels(texts, "top right") | {"mode": "markers+text", "yaxis": "y2", "name": "Σt of the candidates"}
+    looks["cliponaxis"] = False
     return [line(x, y, green, **area), _marks([p.first / scale for p in points], points, view, green) | looks]
 
 

@@ -44,3 +44,21 @@ def test_every_operator_is_in_exactly_one_block() -> None:
     stage = small_stage(5)
     names = [o.name for block in stage_blocks(stage) for member in block.members for o in member]
     assert sorted(names) == sorted(o.name for o in stage.operators)
+
+
+def test_what_is_computed_between_blocks_belongs_to_the_block_before_unless_there_is_but_one_such_place() -> None:
+    stage = small_stage()
+
+    def outside(*names: str) -> list[str]:
+        operators = tuple(replace(o, module="") if o.name in names else o for o in stage.operators)
+        found = stage_blocks(replace(stage, operators=operators))
+        assert sorted(o.name for block in found for member in block.members for o in member) == sorted(
+            o.name for o in stage.operators
+        )
+        return [block.label for block in found]
+
+    adds = [o.name for o in stage.operators if o.name.startswith("add_")]
+    assert outside(*adds, *(o.name for o in stage.operators if o.name.startswith("dx_"))) == [
+        *("embedding", "h.0 – h.2", "head")
+    ]
+    assert OUTSIDE in outside(adds[0])

@@ -107,7 +107,9 @@ def test_a_cell_that_is_not_in_the_plan_says_so_and_opens_a_plan_with_this_stage
         for text, target in zip(row, targets, strict=True)
     ]
     assert all(not target for text, target in texts if "does not fit" in text)
-    assert all(target for text, target in texts if text and "does not fit" not in text)
+    assert all(bool(target) == ("click:" in text) for text, target in texts)
+    told = [text for text, target in texts if text and not target and "does not fit" not in text]
+    assert all("so it opens no plan" in text for text in told)
 
 
 def test_many_layers_have_large_panels_for_the_submeshes_of_the_plan_and_small_ones_for_others() -> None:

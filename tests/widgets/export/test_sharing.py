@@ -7,6 +7,7 @@ import io
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,12 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.elements.tables import row_key, table_csv, table_html
-from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.export import explore_code, file_name, plan_code, plan_from_text
+from alpa_explore_widgets.explorer import Explorer, explore
+from alpa_explore_widgets.export import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 
 import alpa_explore as ax
-from alpa_explore.errors import PlanFileError
+from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.models import catalog
 from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.report.tables import layers_table, stages_table
@@ -69,10 +70,11 @@ def test_the_code_of_the_settings_requests_exactly_these_settings(
 
     monkeypatch.setattr(ax, "plan", plan, raising=False)
     namespace: dict[str, Any] = {}
-    exec(plan_code(settings), namespace)
+    cluster = Sources(lambda *_: SimpleNamespace()).cluster(settings)
+    exec(plan_code(settings, cluster, reference=settings.model), namespace)
     assert namespace["plan"] == "the plan"
     assert arguments.pop("model") == settings.model
-    assert arguments.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
+    assert arguments.pop("cluster") == cluster
     pipeline = arguments.pop("pipeline", None)
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
     batch = settings.microbatch * settings.num_microbatches
@@ -85,8 +87,6 @@ def test_the_code_of_the_settings_requests_exactly_these_settings(
 
 
 def test_the_code_of_a_model_from_a_config_names_it_wherever_it_runs(tmp_path: Path, planner: Any) -> None:
-    from alpa_explore_widgets import explore
-
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     explorer = explore(str(tmp_path / "config.json"), cluster="1x4:h100", backend=planner.functions())
     explorer.wait(LIMIT_SECONDS)
@@ -98,13 +98,73 @@ def test_the_code_of_a_model_from_a_config_names_it_wherever_it_runs(tmp_path: P
     assert explorer.controls["expert_imbalance"].layout.display == "none", "a dense model"
 
 
-def test_the_call_of_explore_shows_the_same_settings_again(planner: Any, drawn: list[Any]) -> None:
-    from alpa_explore_widgets import explore
+def cluster_of_ones_own() -> ax.Cluster:
+    """One whose device is no preset, with software of its own, that sends experts unevenly."""
+    cluster = ax.Cluster.parse("1x4:h100", memory_bytes=2**35, expert_imbalance=1.5)
+    return cluster.with_changes(name="mine", software=replace(cluster.software, name="ours", iteration_seconds=0.01))
 
-    call = explore_code(CHANGED)
-    explorer = eval(call, {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
-    assert explorer.session.wait(LIMIT_SECONDS)
-    assert replace(explorer.settings, microbatch=CHANGED.microbatch) == CHANGED
+
+def file_of(plan: ax.Plan, folder: Path) -> ax.Plan:
+    plan.save(folder / "a.plan.json")
+    return ax.load_plan(folder / "a.plan.json")
+
+
+def of_another_batch() -> ax.Plan:
+    return ax.plan("mlp-tiny", "1x4:h100@fsdp", num_microbatches=8, global_batch=24, num_layers=2)
+
+
+OPTIONS = {"cluster": "1x4:h100", "num_microbatches": 8, "num_layers": 2}
+SOURCES: dict[str, Callable[[Path, ax.TrainingGraph], Explorer]] = {
+    "catalogue": lambda folder, graph: explore("mlp-tiny", **OPTIONS, global_batch=24),
+    "config": lambda folder, graph: explore(str(folder / "config.json"), **OPTIONS, sequence=32, global_batch=16),
+    "graph": lambda folder, graph: explore(graph, **OPTIONS),
+    "cluster": lambda folder, graph: explore("mlp-tiny", **{**OPTIONS, "cluster": cluster_of_ones_own()}),
+    "file": lambda folder, graph: explore(file_of(of_another_batch(), folder)),
+    "file of a graph": lambda folder, graph: explore(file_of(ax.plan(graph, "1x2:v100", num_microbatches=4), folder)),
+    "baseline": lambda folder, graph: explore(
+        file_of(ax.baseline("gpt-tiny", "1x4:h100", "megatron", tp=2, pp=2, zero=1, num_microbatches=8), folder)
+    ),
+}
+"""Where a plan comes from -> what shows one in a folder with a config."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_code_that_is_copied_or_saved_makes_the_plan_on_screen_wherever_it_comes_from(
+    source: str, tmp_path: Path, drawn: list[Any]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    module, inputs = catalog.build("mlp-tiny", 4)
+    graph = ax.capture(module, inputs, name="my own")
+    explorer = SOURCES[source](tmp_path, graph)
+    plan = explorer.wait(LIMIT_SECONDS)
+    assert plan is not None
+    copied: dict[str, Any] = {"graph": graph}
+    exec(explorer.toolbar.widget.code, copied)
+    saved = html.unescape(explorer._repr_mimebundle_()["text/html"])
+    code, call = saved.partition("<pre>")[2].partition("</pre>")[0].rstrip().rsplit("\n", 1)
+    names: dict[str, Any] = {"graph": graph}
+    exec(code, names)
+    shown = eval(call, names)
+    for again in (copied["plan"], shown.wait(LIMIT_SECONDS)):
+        assert again.stages == plan.stages
+        assert again.predicted == plan.predicted
+        assert again.cluster == plan.cluster
+    explorer.close()
+    shown.close()
+
+
+def test_a_global_batch_is_that_of_the_explorer_and_one_that_microbatches_cannot_have_is_refused(planner: Any) -> None:
+    functions = planner.functions()
+    explorer = explore("gpt-tiny", global_batch=24, num_microbatches=8, backend=functions)
+    assert (explorer.settings.microbatch, explorer.settings.num_microbatches) == (3, 8)
+    explorer.close()
+    module, inputs = catalog.build("mlp-tiny", 4)
+    own = explore(module, example_inputs=inputs, global_batch=24, backend=functions)
+    assert (own.settings.microbatch, own.settings.num_microbatches) == (4, 6)
+    own.close()
+    with pytest.raises(OptionError, match=r"global_batch=10 in 2 microbatches of 4.*a multiple of 4"):
+        explore(module, example_inputs=inputs, global_batch=10, backend=functions)
 
 
 def test_a_saved_plan_opens_again_and_a_damaged_one_names_the_users_file() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.export import explore_code, plan_code
+from alpa_explore_widgets.export import plan_code
 from alpa_explore_widgets.panels.plan_button import changed_settings
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, settings_of
@@ -120,9 +120,12 @@ def test_spec_constraints_are_in_the_code_and_the_plan_and_reset_and_another_mod
     spec_constraints = constraints_of({"mm": "S0R"}, {"mm": "RS0", "addmm": ["RR", "R+P0"]})
     settings = with_settings(spec_constraints=spec_constraints)
     given = "pin={'mm': 'S0R'}, forbid={'addmm': ['R+P0', 'RR'], 'mm': ['RS0']}"
-    assert plan_code(settings).rstrip().endswith(f", {given})")
-    assert explore_code(settings).endswith(f", {given})")
-    again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
+    cluster = session.sources.cluster(settings)
+    assert plan_code(settings, cluster, reference=settings.model).rstrip().endswith(f", {given})")
+    code, call = plan_code(settings, cluster, reference=settings.model, explores=True).rstrip().rsplit("\n", 1)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    again = eval(call, names | {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
     assert again.session.wait(LIMIT_SECONDS)
     assert again.settings.spec_constraints == spec_constraints
     assert planner.plans[-1]["pin"] == {"mm": "S0R"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.export import explore_code, plan_code
+from alpa_explore_widgets.export import plan_code
 from alpa_explore_widgets.panels.plan_button import changed_settings
 from alpa_explore_widgets.session.settings import settings_of
 
@@ -27,7 +27,8 @@ def test_every_pipeline_option_of_a_plan_is_a_setting(planned: Plan) -> None:
     settings = settings_of(planned)
     assert ax.PipelineOptions(**settings.pipeline) == OPTIONS
     assert ax.PipelineOptions(**settings.plan_options["pipeline"]) == OPTIONS
-    for code in (explore_code(settings), plan_code(settings)):
+    for explores in (False, True):
+        code = plan_code(settings, planned.cluster, reference=settings.model, explores=explores)
         assert "num_stages=2" in code
         assert "cuts=(1,)" in code
 
@@ -59,7 +60,7 @@ def test_boundaries_that_were_set_by_hand_are_kept(drawn: list[Any]) -> None:
     assert settings.boundaries == ("2",)
     assert settings.plan_options["boundaries"] == ("2",)
     assert settings.plan_options["num_layers"] is None
-    assert "boundaries=('2',)" in explore_code(settings)
+    assert "boundaries=('2',)" in plan_code(settings, plan.cluster, reference=settings.model)
     explorer = explore(plan)
     assert [b.description for b in explorer.spec_constraints.widget.children[1:]] == ["✕ layers begin at 2"]
     explorer.close()

@@ -1,7 +1,7 @@
-"""A small drawing: as HTML, shapes as SVG that stretches to the width of its place, and texts over it that do not; or
-as SVG of one size with texts in it, for where nothing runs.
+"""A small drawing: as HTML, shapes as SVG that stretches to the size of its place, and texts over it that do not; or as
+SVG of one size with texts in it, for where nothing runs.
 
-Places along x are shares of the width, 0 to 1; along y they are pixels from the top.
+Places along x are shares of the width, 0 to 1; along y they are pixels from the top, which a high window makes larger.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 from typing import NamedTuple
 
 HEIGHT = 160
-"""Of every drawing, in pixels: four of them, in two rows, fit JupyterLab's default window."""
+"""Of every drawing, in pixels, at least: four of them, in two rows, fit JupyterLab's default window."""
 _UNITS = 10_000
 """Of the SVG along x: whole numbers, which are shorter than fractions."""
 
@@ -80,9 +80,9 @@ class Drawing:
     def html(self, name: str, height: float = HEIGHT) -> str:
         """The drawing; `name` says what it shows."""
         box_size = f"0 0 {_UNITS} {height:.0f}"
-        texts = "".join(self._span(*text) for text in self._texts)
+        texts = "".join(self._span(height, *text) for text in self._texts)
         return (
-            f'<div class="alpa-drawing" style="margin-left:{self.left}px;height:{height:.0f}px">'
+            f'<div class="alpa-drawing" style="margin-left:{self.left}px;--alpa-height:{height:.0f}px">'
             f'<svg viewBox="{box_size}" preserveAspectRatio="none" role="img" aria-label="{escape(name)}">'
             f"{''.join(self._shapes)}</svg>{texts}</div>"
         )
@@ -98,10 +98,10 @@ class Drawing:
         shapes = f'<g transform="scale({across:.6g} 1)">{"".join(self._shapes)}</g>'
         return f'<g transform="translate({self.left})">{shapes}{texts}</g>'
 
-    def _span(self, x: float, y: float, text: str, css: str, color: str) -> str:
+    def _span(self, height: float, x: float, y: float, text: str, css: str, color: str) -> str:
         where = f"width:{self.left - 6}px" if css == "row-name" else f"left:{100 * x:.2f}%"
         ink = f";color:{color}" if color else ""
-        return f'<span class="alpa-{css}" style="{where};top:{y:.0f}px{ink}">{escape(text)}</span>'
+        return f'<span class="alpa-{css}" style="{where};top:{100 * y / height:.1f}%{ink}">{escape(text)}</span>'
 
 
 def _list(heading: str, items: Sequence[Item]) -> str:

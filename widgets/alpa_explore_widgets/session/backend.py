@@ -39,12 +39,10 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 
 
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
-    from alpa_explore.models.catalog import entry
     from alpa_explore.planner.microbatch_graph import microbatch_graph
     from alpa_explore.planner.resources import solve_cache
 
-    count = entry(name).global_batch // microbatch
-    return microbatch_graph(name, count, precision=precision, store=solve_cache())
+    return microbatch_graph(name, 1, global_batch=microbatch, precision=precision, store=solve_cache())
 
 
 def _dry_run(plan: Plan, **launch_arguments: Any) -> dict[str, Any]:

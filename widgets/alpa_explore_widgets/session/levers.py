@@ -109,9 +109,9 @@ def _free(settings: Settings, plan: Plan, sources: Sources) -> Iterator[tuple[st
         if 1 <= number <= operators:
             yield f"layers {layers} → {number}", "Into how many layers operators are clustered", {"num_layers": number}
     chosen = plan.options.pipeline.schedule
-    for tried in plan.schedules:
-        if tried.schedule != chosen and tried.iteration_seconds is not None:
-            yield f"schedule {tried.schedule}", "Another order of the microbatches", {"schedule": tried.schedule}
+    for schedule in dict.fromkeys(tried.schedule for tried in plan.schedules if tried.iteration_seconds is not None):
+        if schedule != chosen:
+            yield f"schedule {schedule}", "Another order of the microbatches", {"schedule": schedule}
     if settings.spec_constraints:
         yield "without spec constraints", "The planner chooses all specs", {"spec_constraints": ()}
 

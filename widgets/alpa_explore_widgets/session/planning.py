@@ -190,7 +190,7 @@ class Planning:
                 cluster,
                 baseline,
                 num_microbatches=settings.num_microbatches,
-                num_layers=settings.num_layers,
+                num_layers=None if degrees else settings.num_layers,  # of a layout they are its blocks
                 delta=settings.delta,
                 cancel=cancel,
                 paper=settings.paper,

@@ -214,13 +214,24 @@ class Sources:
             return f"captured with {self.user_model.samples} samples per microbatch"
         return self._entry(model).description
 
-    def initial_batch(self, model: str, num_microbatches: int | None) -> tuple[int, int]:
-        """(samples in a microbatch, B) to begin with; B is the paper's unless it is given."""
-        if self.user_model is not None and model == self.user_model.name:
-            return self.user_model.samples, num_microbatches or 32
+    def initial_batch(
+        self, model: str, num_microbatches: int | None, global_batch: int | None = None
+    ) -> tuple[int, int]:
+        """(samples in a microbatch, B) to begin with; B and the samples of an iteration are the paper's unless they are
+        given. OptionError where they are no whole number of microbatches."""
+        if self._is_user_model(model):
+            samples = self.microbatches(model)[0]
+            count = num_microbatches or max(1, (global_batch or 32 * samples) // samples)
+            if global_batch not in (None, samples * count):
+                raise OptionError(
+                    "The microbatch of your own model is that of its inputs",
+                    found=f"global_batch={global_batch} in {count} microbatches of {samples}",
+                    remedy=f"Give a multiple of {samples}, and no num_microbatches, or other example_inputs.",
+                )
+            return samples, count
         entry = self._entry(model)
         count = num_microbatches or entry.num_microbatches
-        return catalog.microbatch_size(entry, count), count
+        return catalog.microbatch_size(entry, count, global_batch), count
 
     def model_defaults(self, model: str) -> dict[str, Any]:
         """The settings that do not carry over to another model (`MODEL_SETTINGS`), at their defaults for `model`."""
@@ -233,9 +244,8 @@ class Sources:
         return None if self._is_user_model(model) else self._entry(model).sequence
 
     def code_name(self, model: str) -> str:
-        """What names a model from a config in code: the config in full, as its path may not be known any more; '' for
-        all others."""
-        return self._config.reference if self._config is not None and model == self._config.name else ""
+        """What names a model in code: a config in full, as its path may not be known any more; '' for one's own."""
+        return "" if self._is_user_model(model) else self._entry(model).reference
 
     def _entry(self, name: str) -> CatalogEntry:
         return self._config if self._config is not None and name == self._config.name else catalog.entry(name)

@@ -60,7 +60,8 @@ function render({ model, el }) {
     card.append(svg("rect", { class: "alpa-flow-box", width: place.width, height: place.height, rx: 7 }));
     const head = svg("g", { class: "alpa-flow-head" }, svg("rect", { class: "alpa-flow-hit", width: place.width, height: place.open ? GROUP.head : place.height, rx: 7 }));
     const times = group.count > 1 ? ` × ${group.count}` : "";
-    head.append(svg("text", { x: 12, y: 20, class: "alpa-flow-title" }, `${place.open ? "▾" : "▸"} ${group.label}${times}`));
+    head.append(svg("path", { class: "alpa-flow-fold", d: place.open ? "M12 12h9l-4.5 7z" : "M13 11v9l7-4.5z" }));
+    head.append(svg("text", { x: 26, y: 20, class: "alpa-flow-title" }, `${group.label}${times}`));
     if (place.open) head.append(svg("text", { x: place.width - 12, y: 20, "text-anchor": "end", class: "alpa-flow-quiet" }, openNote(group)));
     else drawTotals(head, place);
     card.append(head);
@@ -79,7 +80,7 @@ function render({ model, el }) {
     const room = place.width / 2 - 24;
     for (const [phase, { compute, moved, text }] of Object.entries(place.group.phases)) {
       const [x, y] = names[phase];
-      head.append(svg("text", { x, y, class: "alpa-flow-quiet" }, phase === "backward" ? "▴ backward" : phase === "forward" ? "▾ forward" : "update"));
+      head.append(svg("text", { x, y, class: "alpa-flow-quiet" }, phase));
       head.append(svg("text", { x: phase === "update" ? x + 52 : x + room, y, "text-anchor": phase === "update" ? "start" : "end", class: "alpa-flow-number" }, text));
       if (phase === "update") continue;
       const [width, more] = [(room * compute) / longest, (room * moved) / longest];
@@ -173,8 +174,12 @@ function render({ model, el }) {
     }
     canvas.append(...placed.nodes.map(drawNode), ...edges.filter(({ label }) => label).map(drawLabel));
     view.replaceChildren(canvas);
-    if (!zoom) setZoom(Math.min(1, Math.max(ZOOM.opening, (view.clientWidth - 4) / placed.width)));
-    else setZoom(zoom);
+    const isFirst = !zoom;
+    setZoom(zoom || Math.min(1, Math.max(ZOOM.opening, (view.clientWidth - 4) / placed.width)));
+    if (isFirst) { // of a wide graph the first block, which may be far from its side
+      const { x, y, width } = placed.groups[0];
+      view.scrollTo({ left: (x + width / 2) * zoom - view.clientWidth / 2, top: y * zoom - 8 });
+    }
     highlight();
   };
 

@@ -1,5 +1,7 @@
 // HTML whose marks are linked with the selection, and with each other while the pointer is on one of them.
 
+const TALLEST = 2.5; // of a drawing, as a multiple of its least height
+
 function render({ model, el }) {
   el.classList.add("alpa-linked");
   let pointed = ""; // key of the mark under the pointer
@@ -13,6 +15,16 @@ function render({ model, el }) {
   };
   const tell = () => el.dispatchEvent(new CustomEvent("alpa-painted", { bubbles: true }));
   const painted = countedLater(tell, requestAnimationFrame, cancelAnimationFrame);
+  // Drawings grow with the window where cards stand beside each other.
+  const fill = () => {
+    const cards = [...el.querySelectorAll(".alpa-card")], rows = new Set(cards.map((card) => card.offsetTop)).size;
+    if (!el.clientWidth || !cards.length) return;
+    el.style.setProperty("--alpa-scale", 1);
+    const least = el.querySelector(".alpa-drawing").offsetHeight, spare = roomBelow(el) - el.offsetHeight;
+    const scale = rows < cards.length ? 1 + spare / rows / least : 1;
+    el.style.setProperty("--alpa-scale", Math.min(Math.max(scale, 1), TALLEST).toFixed(2));
+  };
+  const soon = countedLater(fill, requestAnimationFrame, cancelAnimationFrame);
   let sources = []; // of the cards that are shown
   const show = (html = model.get("html")) => {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
@@ -27,6 +39,7 @@ function render({ model, el }) {
     if (!html) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
     if (at) focusMark(el.querySelector(`[data-key="${CSS.escape(at)}"]`));
     el.querySelector("[data-key]")?.setAttribute("tabindex", "0");
+    fill();
     highlight();
     painted.set();
   };
@@ -89,6 +102,9 @@ function render({ model, el }) {
       return true;
     },
   });
+  const watcher = new ResizeObserver(soon.set);
+  watcher.observe(el);
+  addEventListener("resize", soon.set);
   show();
   showBusy();
   const unlisten = listen(model, {
@@ -99,6 +115,9 @@ function render({ model, el }) {
   });
   return () => {
     painted.clear();
+    soon.clear();
+    watcher.disconnect();
+    removeEventListener("resize", soon.set);
     unlisten();
     ahead.stop();
   };

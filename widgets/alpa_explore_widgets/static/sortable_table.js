@@ -1,6 +1,8 @@
 // A table sorted by a click on a heading. Pinned rows stay on top. A click on a row is a selection, which the page bridge
 // passes on: the row carries its key.
 
+const STAR = "M8 1.8l1.9 4 4.3.5-3.2 3 .9 4.3L8 11.4l-3.9 2.2.9-4.3-3.2-3 4.3-.5z";
+
 function render({ model, el }) {
   el.classList.add("alpa-table", "alpa-sortable");
   const table = document.createElement("table");
@@ -47,10 +49,11 @@ function render({ model, el }) {
     row.classList.toggle("alpa-pinned", data.pinned);
     if (data.current) row.setAttribute("aria-current", "true");
     const name = data.pinned ? "Unpin this plan" : "Pin this plan to the top";
-    const pin = makeButton(data.pinned ? "★" : "☆", name, (event) => {
+    const pin = makeButton("", name, (event) => {
       event.stopPropagation(); // the row is not chosen
       model.send({ kind: "pin", key: data.key, on: !data.pinned });
     });
+    pin.innerHTML = icon(STAR);
     pin.setAttribute("aria-label", name);
     pin.setAttribute("aria-pressed", String(data.pinned));
     pin.addEventListener("keydown", (event) => ["Enter", " "].includes(event.key) && event.stopPropagation());

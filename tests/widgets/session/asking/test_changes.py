@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from alpa_explore_widgets.session.asking.questions import settings_of_change
+from alpa_explore_widgets.session.asking.questions import other_stages, settings_of_change
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import settings_of
 
 import alpa_explore as ax
+from alpa_explore.figures.decisions.stage_cost_grid import place_of
+from alpa_explore.figures.decisions.stage_costs import possible_stages, stage_costs_table
 from alpa_explore.figures.keys import change_key
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
@@ -59,6 +61,28 @@ def test_a_cell_that_the_schedule_of_the_plan_has_no_pipeline_for_opens_under_an
     assert settings_of_change(taking_turns, cell) is None
     compared = TriedSchedule(schedule="1f1b", stages_per_submesh=1, iteration_seconds=1.0)
     assert settings_of_change(replace(taking_turns, schedules=(compared,)), cell) == settings_of_change(plan, cell)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b"])
+@pytest.mark.parametrize("others", [(), ("1f1b",)])
+@pytest.mark.parametrize("memory", [1.0, 0.6])
+def test_a_cell_promises_a_plan_exactly_where_it_opens_one_and_says_under_which_schedule(
+    plan: Plan, schedule: str, others: tuple[str, ...], memory: float
+) -> None:
+    pipeline = replace(plan.options.pipeline, schedule=schedule, stages_per_submesh=2)
+    compared = tuple(TriedSchedule(schedule=name, stages_per_submesh=1, iteration_seconds=1.0) for name in others)
+    room = int(memory * max(c.peak_bytes(1.0) for found in plan.costs.candidates.values() for c in found))
+    costs = replace(plan.costs, device_memory_bytes=room)
+    shown = replace(plan, options=replace(plan.options, pipeline=pipeline), schedules=compared, costs=costs)
+    under, rows = possible_stages(shown), stage_costs_table(shown)
+    assert {place for _, place in under} <= {place_of(row) for row in rows}
+    for row in rows:
+        (first, last), (nodes, devices) = row["layers"], row["submesh"]
+        options = other_stages(shown, stage=(first, last, nodes, devices))
+        found = None if options is None else options.schedule
+        assert under.get((row["layers"], place_of(row))) == found, row["layers"]
+    if others and memory == 1.0 and schedule != "1f1b":
+        assert set(under.values()) == {"interleaved-1f1b", "1f1b"}
 
 
 def test_a_mark_of_a_plan_that_was_replaced_on_screen_still_opens(plan: Plan, session: Session) -> None:

@@ -139,11 +139,11 @@ def other_stages(
     have; under another schedule of those that were compared where none has it under that of the plan. None where the
     stage costs hold no such pipeline.
     """
-    costs, options, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
-    schedules = [(options.schedule, options.stages_per_submesh)]
+    costs, b, tried = plan.costs, plan.options.num_microbatches, [plan.options.pipeline]
     if stage is not None:
-        options = replace(options, cuts=(), num_stages=None, stage_submeshes=())
-        schedules += [(tried.schedule, max(tried.stages_per_submesh, 2)) for tried in plan.schedules]
+        from alpa_explore.figures.decisions.stage_costs import compared  # late: plotly takes seconds to import
+
+        tried = compared(plan)
         first, last, *shape = stage
         known = {
             (begin, end, mesh): candidates
@@ -154,8 +154,7 @@ def other_stages(
             == (first, last, *shape)
         }
         costs = replace(costs, candidates=known)
-    for schedule, turns in dict.fromkeys(schedules):
-        options = replace(options, schedule=schedule, stages_per_submesh=turns)
+    for options in tried:
         found = best_pipeline(costs, plan.cluster, options, b, under=t_max)
         if found.feasible:
             break
