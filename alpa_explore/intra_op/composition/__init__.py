@@ -11,7 +11,7 @@ Read in this order:
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
 - `min_plus_products`: products of tables, and backtracking to the best states.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.
-- `within_memory/`: the fastest choices that fit in a device.
+- `within_memory`: choices that fit in a device, and bounds on the fastest of them, by one price of memory.
 - `tuning`: limits and thresholds.
 
 Ranges that are not chains, and blocks that are too wide to contract, are left to `intra_op.solve`. The room imports

@@ -23,7 +23,7 @@ import numpy as np
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
+from alpa_explore.intra_op.composition.block_tables import BlockChoices, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
 from alpa_explore.intra_op.composition.min_plus_products import BestStates, PrefixCosts, best_states_with_shared_nodes
@@ -178,17 +178,6 @@ class Composer:
                 prefix = prefix.extended(table)
             best[min(start, end), max(start, end)] = prefix.best_states()
         return best
-
-    def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
-        """The choices of the blocks of a range as one choice."""
-        return self._choice(
-            layers,
-            cost,
-            tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
-            np.sum([choice.totals for choice in choices], axis=0).tolist(),
-            self.constant_bytes(*layers),
-            float(self._workspace(*layers, np.concatenate([choice.output_bytes for choice in choices])[None])[0]),
-        )
 
     def _composed(
         self, best: Mapping[Range, BestStates], wanted: Mapping[Range, Ints]
