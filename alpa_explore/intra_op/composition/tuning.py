@@ -35,3 +35,6 @@ DUAL_ROUNDS = 12
 it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 EQUAL_PRICES = 1e-9
 """Relative difference up to which two prices count as equal: rounding."""
+MIXED_PRICES = 1e-3
+"""Relative difference from the best price of the two that mixtures have: small, so that they are nearly optimal at the
+best one, and above rounding."""

@@ -13,8 +13,13 @@ crossing of the lines so far until no line is lower there.
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
 activation bytes.
 
-At the best price equal blocks switch strategies together, so a choice that is optimal at a single price is either too
-large or leaves room: what lies between is left to `intra_op.solve_limited`.
+At the best price λ equal blocks switch strategies together, so a choice that is optimal at a single price is either too
+large or leaves room. Choices in between are *mixtures*: the blocks up to some separator have a price just above λ, and
+those behind it one just below. Each is optimal at λ but for that difference, and so
+
+    seconds(s) ≈ L(λ) + λ · (room − bytes(s))
+
+is above the bound by what one block at most leaves of the room, and by what the workspace takes above the least one.
 """
 
 from __future__ import annotations
@@ -147,6 +152,19 @@ class _LagrangianSearch:
             # A solve for one dual function helps those next to it, so only the outermost two are solved.
             self.solve([self.price(dual, price) for dual, price in dict.fromkeys([crossings[0], crossings[-1]])])
 
+    def mix(self, gap: float) -> None:
+        """Mixtures for the dual functions that are still open, of most microbatches first: what fits with these fits
+        with fewer. Their price is the best one by the lines of all known choices with the workspace that each has."""
+        for dual in reversed(self.duals):
+            if any(dual is other for other, _ in self.open_duals(gap)):
+                excess = [
+                    (self._seconds(c), c.totals.peak_bytes(dual.held) - self.limit) for c in self.choices.values()
+                ]
+                price = highest_crossing(excess) or 0.0
+                low, high = (self.price(dual, price * (1 + sign * tuning.MIXED_PRICES)) for sign in (-1, 1))
+                for choice in self.composer.mixtures(self.layers, low, high) if price > 0 else ():
+                    self.choices.setdefault(choice.block_choices, choice)
+
     def _seconds(self, choice: ComposedChoice) -> float:
         return choice.totals.device_latency_at(self.inverse_b)
 
@@ -155,8 +173,8 @@ def fastest_within_memory(
     composer: Composer, layers: Range, *, counts: Sequence[int], limit: float, inverse_b: float, gap: float
 ) -> dict[int, MemoryLimitedChoice]:
     """For each number of microbatches held in `counts` a lower bound on the seconds of every choice that fits in
-    `limit` bytes, workspace included, and the fastest choice that fits and is optimal at some price; the search for it
-    ends at a relative `gap`. Empty where the range cannot be composed."""
+    `limit` bytes, workspace included, and the fastest choice found that fits; the search for it ends at a relative
+    `gap`. Empty where the range cannot be composed."""
     if composer.cutter.of_range(*layers) is None:
         return {}
     search = _LagrangianSearch(composer, layers, counts, limit, inverse_b)
@@ -167,4 +185,5 @@ def fastest_within_memory(
         return {}
     search.bracket_room(gap)
     search.raise_bounds(gap)
+    search.mix(gap)
     return {dual.held: result for dual, result in search.results().items()}
