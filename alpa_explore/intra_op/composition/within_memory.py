@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
@@ -154,16 +155,19 @@ class _LagrangianSearch:
 
     def mix(self, gap: float) -> None:
         """Mixtures for the dual functions that are still open, of most microbatches first: what fits with these fits
-        with fewer. Their price is the best one by the lines of all known choices with the workspace that each has."""
+        with fewer. Their price is the best one by the lines of all known choices: with the least workspace, as the
+        bound has it, then with the workspace of each."""
         for dual in reversed(self.duals):
-            if any(dual is other for other, _ in self.open_duals(gap)):
-                excess = [
-                    (self._seconds(c), c.totals.peak_bytes(dual.held) - self.limit) for c in self.choices.values()
-                ]
-                price = highest_crossing(excess) or 0.0
+            for excess in dual.excess, partial(self._overflow, dual.held):
+                if all(dual is not other for other, _ in self.open_duals(gap)):
+                    break
+                price = highest_crossing([(self._seconds(c), excess(c)) for c in self.choices.values()]) or 0.0
                 low, high = (self.price(dual, price * (1 + sign * tuning.MIXED_PRICES)) for sign in (-1, 1))
                 for choice in self.composer.mixtures(self.layers, low, high) if price > 0 else ():
                     self.choices.setdefault(choice.block_choices, choice)
+
+    def _overflow(self, held: int, choice: ComposedChoice) -> float:
+        return choice.totals.peak_bytes(held) - self.limit
 
     def _seconds(self, choice: ComposedChoice) -> float:
         return choice.totals.device_latency_at(self.inverse_b)
