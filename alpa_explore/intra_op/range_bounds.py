@@ -22,6 +22,7 @@ import numpy as np
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op import tuning
+from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -30,9 +31,6 @@ from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.numerics.arrays import Floats
-
-Range = tuple[int, int]
-"""(first, last) layer, both included."""
 
 
 def range_bounds(

@@ -42,8 +42,6 @@ class Search(enum.Enum):
     """The fastest choice, proven."""
     BOUNDED_WITHIN_MEMORY = "bounds within memory"
     """For a composed stage: lower bounds on the choices that fit, and some of them."""
-    COMPOSED_WITHIN_MEMORY = "memory of composed stages"
-    """For a composed stage: the fastest choices that fit, with lower bounds."""
     SOLVED_WITHIN_MEMORY = "proof within memory"
     """The fastest choice that fits, by a solver under the memory limit."""
 

@@ -15,7 +15,7 @@ from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.chain import Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.composition.within_memory import fastest_within_memory
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.range_bounds import range_bounds
@@ -82,7 +82,7 @@ def run_task(versions: Sequence[LayeredGraph], task: Task) -> dict[Range, PriceB
             model, b = composer.cutter.model, task.inverse_b
             least = range_bounds(slicer(layered), model, [r for r, _ in task.ranges], b)
             return {r: PriceBook(bounds=((b, s),), tried=_tried(task), solves=1) for r, s in least.items()}
-        return _swept(composer, task) if task.search in COMPOSING else _composed_within_memory(composer, task)
+        return _swept(composer, task) if task.search in COMPOSING else _bounded_within_memory(composer, task)
 
 
 def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
@@ -116,18 +116,11 @@ def _tried(task: Task) -> tuple[Tried, ...]:
     return tuple(Tried(task.search, b, task.device.memory_bytes, task.least_held) for b in at)
 
 
-def _composed_within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
-    """The fastest choices of a range that fit, with bounds. Where only bounds are asked for, they are the same, and the
-    choices some that fit, in a small part of the time."""
+def _bounded_within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
+    """Lower bounds on the choices of a range that fit, and some of these."""
     ((layers, _),), memory = task.ranges, task.device.memory_bytes
     results = fastest_within_memory(
-        composer,
-        layers,
-        counts=task.counts,
-        limit=memory,
-        inverse_b=task.inverse_b,
-        gap=tuning.COMPOSED_GAP,
-        combining=task.search is Search.COMPOSED_WITHIN_MEMORY,
+        composer, layers, counts=task.counts, limit=memory, inverse_b=task.inverse_b, gap=tuning.COMPOSED_GAP
     )
     bounds = {held: result.paced_bound(task.inverse_b) for held, result in results.items()}
     fitting = {result.best.block_choices: result.best for result in results.values() if result.best is not None}

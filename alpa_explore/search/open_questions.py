@@ -12,7 +12,7 @@ from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.price_book import COMPOSING, Reading, Search
 from alpa_explore.pricing.tuning import TOLERANCE
 
-WITHIN_MEMORY = (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY, Search.SOLVED_WITHIN_MEMORY)
+WITHIN_MEMORY = (Search.BOUNDED_WITHIN_MEMORY, Search.SOLVED_WITHIN_MEMORY)
 """The searches for choices that fit, quickest first."""
 
 
@@ -70,10 +70,8 @@ def _question(key: str, reading: Reading, held: int, *, asked: Collection[Asked]
     if near and not easy:
         return None
     where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
-    searches = WITHIN_MEMORY[0 if book.composed else 2 : 3 if solve else 2]
-    # Label setting makes the bounds needless that it begins with.
-    tried = {s for s in searches if book.has_tried(s, **where) or (s, key, held) in asked}
-    searches = searches[max((searches.index(search) + 1 for search in tried), default=0) :]
+    possible = WITHIN_MEMORY[0 if book.composed else 1 : 2 if solve else 1]
+    searches = [s for s in possible if not book.has_tried(s, **where) and (s, key, held) not in asked]
     if not searches and (near or bound == math.inf):
         return None
     return OpenQuestion(key, bound, searches[0] if searches else None)
@@ -87,8 +85,7 @@ def next_searches(
 
     Where composition is not finished for the first of them, that comes first, in its quickest search (`fastest`) for so
     many of a stage. Where memory is short these are the questions of the quickest search alone, whose bounds and
-    choices often make the slower ones needless. What takes long is done for the logical mesh with the lowest bound
-    first.
+    choices often make the solver needless.
     """
     todo: dict[Search, list[tuple[str, int]]] = defaultdict(list)
     finished = []
@@ -102,15 +99,8 @@ def next_searches(
             finished.append((held, questions))
     searches = {question.search for _, questions in finished for question in questions}
     within_memory = next((search for search in WITHIN_MEMORY if search in searches), None)
-    later: list[tuple[str, int]] = []
     for held, questions in finished:
         todo[Search.FASTEST] += [(q.key, 0) for q in questions if q.search is Search.FASTEST][:1]
         if within_memory is not None:
-            of_search = [(q.key, held) for q in questions if q.search is within_memory]
-            now = 1 if within_memory is Search.COMPOSED_WITHIN_MEMORY else len(of_search)
-            todo[within_memory] += of_search[:now]
-            later += of_search[now:]
-    # A second task runs beside the first.
-    if later and len({key for key, _ in todo[Search.COMPOSED_WITHIN_MEMORY]}) == 1:
-        todo[Search.COMPOSED_WITHIN_MEMORY].append(later[0])
+            todo[within_memory] += [(q.key, held) for q in questions if q.search is within_memory]
     return {search: list(dict.fromkeys(keys)) for search, keys in todo.items() if keys}

@@ -11,7 +11,7 @@ Problems that cannot be composed get lower bounds from short runs of layers (`in
 itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
 at once. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a problem
 than its book (`Reading.unfinished`), that is done, leaner choices for its whole mesh; where memory is short, choices
-that fit are bounded, then composed, then solved for; all others are solved to optimality. The result is the same as if
+that fit are bounded, then solved for; all others are solved to optimality. The result is the same as if
 everything had been solved at once, but where problems are left unproven: then the warnings of the profile say how far
 the best pipeline may be from its lower bound.
 """
@@ -250,8 +250,7 @@ class StagePricing:
         self._sample([key for key, _ in searches.get(Search.FASTEST_COMPOSED, ())], Search.FASTEST_COMPOSED)
         meshes = dict.fromkeys(self.library.tasks[key].on for key, _ in searches.get(Search.COMPOSED, ()))
         tasks = [self._on_mesh(Search.COMPOSED, self._without_leaner(on)) for on in meshes]
-        for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY):
-            tasks += self._within_memory(search, searches.get(search, ()))
+        tasks += self._bounded_within_memory(searches.get(Search.BOUNDED_WITHIN_MEMORY, ()))
         with no_collection():
             self.library.run(tasks)
         for search in (Search.FASTEST, Search.SOLVED_WITHIN_MEMORY):
@@ -378,7 +377,7 @@ class StagePricing:
         sampled = {r: key for r, key in problems if self.library.is_sampled(key) and self.library[key].composed}
         return {r: key for r, key in sampled.items() if not self.library.read(key).has_leaner}
 
-    def _within_memory(self, search: Search, keys: Iterable[tuple[str, int]]) -> list[Task]:
+    def _bounded_within_memory(self, keys: Iterable[tuple[str, int]]) -> list[Task]:
         """A task for each of these problems, for all numbers of microbatches held at which memory is short."""
         counts: dict[str, set[int]] = {}
         for key, held in keys:
@@ -387,7 +386,7 @@ class StagePricing:
         for key, asked in counts.items():
             task, reading = self.library.tasks[key], self.library.read(key)
             asked.update(n for n in range(task.least_held, reading.most_held + 1) if reading.short_of_memory(n))
-            tasks.append(replace(task, search=search, counts=tuple(sorted(asked))))
+            tasks.append(replace(task, search=Search.BOUNDED_WITHIN_MEMORY, counts=tuple(sorted(asked))))
         return tasks
 
     def _search(self, search: Search, asked: Iterable[tuple[str, int]]) -> None:

@@ -98,35 +98,25 @@ def test_a_problem_that_a_limit_left_unproven_is_searched_within_memory_and_then
     assert open_questions({"a": reading(nothing)}, [3], asked={fastest}) == {}, "nothing fits"
 
 
-def test_a_composed_problem_that_is_short_of_memory_is_bounded_then_composed_then_solved() -> None:
+def test_a_composed_problem_that_is_short_of_memory_is_bounded_then_solved() -> None:
     book, seen = overflowing(bounds=((INVERSE_B, 2.0),), tried=(Tried(Search.COMPOSED, INVERSE_B, MEMORY, 1),)), []
-    for bound in (3.0, 0.0, 3.5):
+    for bound in (3.0, 3.5):
         seen.append(asked(book, 3))
         book = book.merged(PriceBook(tried=(Tried(seen[-1][0], INVERSE_B, MEMORY, 3, bound),)))
-    assert seen == [
-        (Search.BOUNDED_WITHIN_MEMORY, 2.0),
-        (Search.COMPOSED_WITHIN_MEMORY, 3.0),
-        (Search.SOLVED_WITHIN_MEMORY, 3.0),
-    ]
+    assert seen == [(Search.BOUNDED_WITHIN_MEMORY, 2.0), (Search.SOLVED_WITHIN_MEMORY, 3.0)]
     assert asked(book, 3) == (None, 3.5), "no search is left, and no choice that fits was found"
 
 
-def test_the_quickest_search_is_run_alone_and_choices_are_composed_for_the_lowest_bound_first() -> None:
-    bounded, composed, solved = (
-        Search.BOUNDED_WITHIN_MEMORY,
-        Search.COMPOSED_WITHIN_MEMORY,
-        Search.SOLVED_WITHIN_MEMORY,
-    )
+def test_the_quickest_search_is_run_alone() -> None:
+    bounded, solved = Search.BOUNDED_WITHIN_MEMORY, Search.SOLVED_WITHIN_MEMORY
 
     def questions(*searches):
         return [OpenQuestion(key, 1.0 + i, search) for i, (key, search) in enumerate(searches)]
 
-    first = questions(("a", composed), ("b", composed), ("c", solved))
+    first = questions(("a", solved), ("b", solved))
     second = questions(("d", bounded), ("e", bounded), ("f", Search.FASTEST))
     assert next_searches([(2, first), (1, second)]) == {bounded: [("d", 1), ("e", 1)], Search.FASTEST: [("f", 0)]}
-    assert next_searches([(2, first), (1, questions(("d", composed)))]) == {composed: [("a", 2), ("d", 1)]}
-    assert next_searches([(2, first)]) == {composed: [("a", 2), ("b", 2)]}, "a second one beside it"
-    assert next_searches([(2, questions(("c", solved), ("a", solved)))]) == {solved: [("c", 2), ("a", 2)]}
+    assert next_searches([(2, first), (1, questions(("d", solved)))]) == {solved: [("a", 2), ("b", 2), ("d", 1)]}
     assert next_searches([(2, [])]) == {}
 
 

@@ -11,7 +11,7 @@ import alpa_explore as ax
 import alpa_explore.planner.replan as replanning
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.execution.executors import Executor
-from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import MemoryLimitedChoice
+from alpa_explore.intra_op.composition.within_memory import MemoryLimitedChoice
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.resources import Running
 from alpa_explore.plans.rebuild import layered_graphs
@@ -240,7 +240,7 @@ def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_
     monkeypatch.setattr(
         tasks,
         "fastest_within_memory",
-        lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1e-9, price=0.0) for n in counts},
+        lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1e-9) for n in counts},
     )
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
     assert profile_wanted(unpriced_stages((layered,), query, solving))[1] is None, "the whole planner is to be asked"

@@ -9,9 +9,9 @@ Read in this order:
 - `cut_blocks`, `block_subproblem`: a block cut out at its separators, as a problem of its own.
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
-- `min_plus_products`: products of tables, and backtracking to the best states.
+- `min_plus_products`: products of tables, and backtracking to the best states; mixtures of two prices.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.
-- `within_memory/`: the fastest choices that fit in a device.
+- `within_memory`: choices that fit in a device, and bounds on the fastest of them, by one price of memory.
 - `tuning`: limits and thresholds.
 
 Ranges that are not chains, and blocks that are too wide to contract, are left to `intra_op.solve`. The room imports

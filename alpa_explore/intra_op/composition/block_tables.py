@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,26 +21,16 @@ from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
-class BlockChoice(NamedTuple):
-    """A best choice of a block in some state."""
-
-    choices: tuple[int, ...]
-    """Of the nodes that the block owns."""
-    totals: Floats
-    """[`FIGURES`], as `BlockSubproblem.totals`."""
-    output_bytes: Floats
-    """Bytes on one device of every output of every operator."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockChoices:
-    """The best choices of a block in some states: as BlockChoice, one after the other."""
+    """The best choices of a block in some states."""
 
     choices: list[tuple[int, ...]]
+    """For each row those of the nodes that the block owns."""
     totals: Floats
-    """[rows, `FIGURES`]"""
+    """[rows, `FIGURES`], as `BlockSubproblem.totals`."""
     output_bytes: Floats
-    """[rows, outputs]"""
+    """[rows, outputs]: on one device, of every output of every operator."""
 
 
 class DirectedTable:
@@ -97,10 +86,6 @@ class BlockTable:
         owned = [tuple(row) for row in choices[:, list(self.block.owned)].tolist()]
         return BlockChoices(choices=[interned.setdefault(row, row) for row in owned], totals=totals, output_bytes=sizes)
 
-    def choices(self, prices: Ints, left: Ints, right: Ints) -> list[BlockChoice]:
-        """The best choice of a block without shared nodes in each of some states."""
-        return self._block_choices(self.complete(prices, np.column_stack([np.zeros_like(left), left, right])))
-
     def complete(self, prices: Ints, states: Ints) -> Ints:
         """For each row of `states` [rows, (shared, left, right)] the best choice of all nodes, [rows, nodes]."""
         strategies: dict[int, Ints] = {}
@@ -110,21 +95,13 @@ class BlockTable:
         kept = np.array([strategies[v] for v in keep], dtype=np.int64).reshape(-1, len(prices)).T
         return self.contraction.complete(prices, kept)
 
-    def _block_choices(self, choices: Ints) -> list[BlockChoice]:
-        totals, sizes = self.block.totals(choices)
-        owned = choices[:, list(self.block.owned)].tolist()
-        return [BlockChoice(tuple(owned[i]), totals[i], sizes[i]) for i in range(len(choices))]
-
 
 class BlockTables:
     """The tables of the blocks of one chain at some prices; each block is contracted once."""
 
-    def __init__(
-        self, cutter: BlockCutter, prices: Sequence[Price], joined_entries: float, *, completing: bool = True
-    ) -> None:
-        """`joined_entries` is the largest elimination, in joined entries at each price, that a block may take. Where
-        `completing` is false, no more than costs is kept: choices behind them would be computed anew."""
-        self.cutter, self.prices, self.completing = cutter, prices, completing
+    def __init__(self, cutter: BlockCutter, prices: Sequence[Price], joined_entries: float) -> None:
+        """`joined_entries` is the largest elimination, in joined entries at each price, that a block may take."""
+        self.cutter, self.prices = cutter, prices
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self.known: dict[BlockSubproblem, BlockTable | None] = {}
 
@@ -150,7 +127,7 @@ class BlockTables:
         entries = math.prod(len(block.problem.nodes[v].microbatch_seconds) for v in keep)
         if block.shared and entries > tuning.SHARED_ENTRIES:
             return None
-        return contract(block.at(self.prices), keep, self.limits, completing=self.completing)
+        return contract(block.at(self.prices), keep, self.limits)
 
 
 def _with_repeated_nodes(

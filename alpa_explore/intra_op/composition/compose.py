@@ -23,10 +23,15 @@ import numpy as np
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
+from alpa_explore.intra_op.composition.block_tables import BlockChoices, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
-from alpa_explore.intra_op.composition.min_plus_products import BestStates, PrefixCosts, best_states_with_shared_nodes
+from alpa_explore.intra_op.composition.min_plus_products import (
+    BestStates,
+    PrefixCosts,
+    best_states_of_mixtures,
+    best_states_with_shared_nodes,
+)
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, StageTotals, totals_of
@@ -100,6 +105,16 @@ class Composer:
             for p in at.tolist():
                 composed[p][r] = choices.get((r, p))
         return composed
+
+    def mixtures(self, layers: Range, low: Price, high: Price) -> list[ComposedChoice]:
+        """For every separator of a range, a best choice where the blocks in front of it have the price `high`, and
+        those behind it the price `low`; none where blocks share nodes or are too wide."""
+        blocks = self.cutter.of_range(*layers) or ()
+        tables = self.tables((low, high)).of_blocks(blocks)
+        if tables is None or any(block.shared for block in blocks):
+            return []
+        best = best_states_of_mixtures(tables)
+        return list(self._composed({layers: best}, {layers: np.flatnonzero(best.costs < np.inf)}).values())
 
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """Lower bounds on the peak memory of every choice of a range, for each number of microbatches held in `counts`;
@@ -179,17 +194,6 @@ class Composer:
             best[min(start, end), max(start, end)] = prefix.best_states()
         return best
 
-    def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
-        """The choices of the blocks of a range as one choice."""
-        return self._choice(
-            layers,
-            cost,
-            tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
-            np.sum([choice.totals for choice in choices], axis=0).tolist(),
-            self.constant_bytes(*layers),
-            float(self._workspace(*layers, np.concatenate([choice.output_bytes for choice in choices])[None])[0]),
-        )
-
     def _composed(
         self, best: Mapping[Range, BestStates], wanted: Mapping[Range, Ints]
     ) -> dict[tuple[Range, int], ComposedChoice]:
@@ -199,7 +203,7 @@ class Composer:
         orders = {r: _BlockOrder(best[r].tables) for r in wanted}
         codes: dict[BlockTable, list[Ints]] = {}
         for r, prices in wanted.items():
-            of_range = orders[r].codes(prices, best[r].shared_states[prices], best[r].states[prices])
+            of_range = orders[r].codes(best[r], prices)
             for table, places in orders[r].places.items():
                 codes.setdefault(table, []).append(of_range[:, places].ravel())
         choices: dict[BlockTable, BlockChoices] = {}
@@ -304,11 +308,12 @@ class _BlockOrder:
             self.places.setdefault(table, []).append(place)
         self._tables = tables
 
-    def codes(self, prices: Ints, shared: Ints, separators: Ints) -> Ints:
-        """[prices, blocks]: a number for each price and state of each block (`BlockTable.choices_at`)."""
+    def codes(self, best: BestStates, rows: Ints) -> Ints:
+        """[rows, blocks]: a number for the price and the state of each block (`BlockTable.choices_at`)."""
         shapes = np.array([table.shared_costs.shape[1:] for table in self._tables], dtype=np.int64)
-        of_shared = np.where(shapes[:, 0] > 1, shared[:, None], 0)
-        codes: Ints = (prices[:, None] * shapes[:, 0] + of_shared) * shapes[:, 1] + separators[:, :-1]
+        of_shared = np.where(shapes[:, 0] > 1, best.shared_states[rows, None], 0)
+        separators = best.states[rows]
+        codes: Ints = (best.prices[rows] * shapes[:, 0] + of_shared) * shapes[:, 1] + separators[:, :-1]
         return codes * shapes[:, 2] + separators[:, 1:]
 
     def totals(self, choices: Mapping[BlockTable, BlockChoices], rows: Mapping[BlockTable, Ints]) -> Floats:

@@ -28,15 +28,17 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BestStates:
-    """The best states of the separators of one layer range, for each price."""
+    """The best states of the separators of one layer range; a row for each price, or for each mixture of two."""
 
     tables: tuple[BlockTable, ...]
     costs: Floats
-    """[prices]"""
+    """[rows]"""
+    prices: Ints
+    """[rows, tables], or [rows, 1] where all have one: the number of the price of every block."""
     states: Ints
-    """[prices, tables + 1]: at the left and the right of every block."""
+    """[rows, tables + 1]: at the left and the right of every block."""
     shared_states: Ints
-    """[prices]"""
+    """[rows]"""
 
 
 class PrefixCosts:
@@ -66,19 +68,20 @@ class PrefixCosts:
 
     def best_states(self) -> BestStates:
         """Of the range that ends with the last block."""
-        states = [np.zeros(len(self.costs), dtype=np.int64)]
-        tables: list[BlockTable] = []
-        prefix = self
+        end = np.zeros(len(self.costs), dtype=np.int64)
+        tables, states = self.states_from(end)
+        prices = np.arange(len(end))[:, None]
+        return BestStates(tables=tables, costs=self.costs[:, 0], prices=prices, states=states, shared_states=end)
+
+    def states_from(self, end: Ints) -> tuple[tuple[BlockTable, ...], Ints]:
+        """The tables of the blocks, and the best states [prices, tables + 1] where the last ones are `end` [prices];
+        both from left to right."""
+        states, tables, prefix = [end], list[BlockTable](), self
         while prefix._last is not None:
             states.append(prefix._states_before(states[-1]))
             prefix, table = prefix._last
             tables.append(table)
-        return BestStates(
-            tables=tuple(tables[:: -self.direction]),
-            costs=self.costs[:, 0],
-            states=np.stack(states[:: -self.direction], axis=1),
-            shared_states=np.zeros_like(states[0]),
-        )
+        return tuple(tables[:: -self.direction]), np.stack(states[:: -self.direction], axis=1)
 
     def _states_before(self, states: Ints) -> Ints:
         """For each price the first of the best states in front of the last block, for these `states` behind it."""
@@ -89,6 +92,28 @@ class PrefixCosts:
             costs = table.directed(self.direction).costs[np.arange(len(states)), :, states]
             self._before[key] = (shorter.costs + costs).argmin(axis=1)
         return self._before[key]
+
+
+def best_states_of_mixtures(tables: Sequence[BlockTable]) -> BestStates:
+    """Of a range at two prices: in row k the first k blocks have the second price, and those behind them the first."""
+    prefixes, suffixes = [PrefixCosts(2, 1)], [PrefixCosts(2, -1)]
+    for front, back in zip(tables, reversed(tables), strict=True):
+        prefixes.append(prefixes[-1].extended(front))
+        suffixes.append(suffixes[-1].extended(back))
+    costs, states = [], []
+    for prefix, suffix in zip(prefixes, reversed(suffixes), strict=True):
+        through = prefix.costs[1] + suffix.costs[0]
+        middle = np.full(2, through.argmin())
+        costs.append(through.min())
+        states.append([*prefix.states_from(middle)[1][1, :-1], *suffix.states_from(middle)[1][0]])
+    rows, blocks = np.arange(len(costs)), np.arange(len(tables))
+    return BestStates(
+        tables=tuple(tables),
+        costs=np.array(costs),
+        prices=(blocks < rows[:, None]).astype(np.int64),
+        states=np.array(states, dtype=np.int64),
+        shared_states=np.zeros_like(rows),
+    )
 
 
 def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:
@@ -110,7 +135,8 @@ def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:
             np.flatnonzero(prefix[p] + of_state <= highest) for prefix, of_state in zip(prefixes, after, strict=True)
         ]
         costs[p], shared_states[p], states[p] = _best_of_states(at_price, kept)
-    return BestStates(tables=tuple(tables), costs=costs, states=states, shared_states=shared_states)
+    at = np.arange(prices)[:, None]
+    return BestStates(tables=tuple(tables), costs=costs, prices=at, states=states, shared_states=shared_states)
 
 
 def _from_the_end(tables: Sequence[Floats]) -> list[Floats]:

@@ -1,4 +1,4 @@
-"""Limits of composition: sizes of blocks, and budgets of contraction."""
+"""Limits of composition: sizes of blocks, budgets of contraction, and prices of memory."""
 
 from __future__ import annotations
 
@@ -23,3 +23,18 @@ PIVOTS = 8
 different cheapest states for each table and price."""
 ROUNDING_OF_BOUNDS = 1e-9
 """How far a lower bound may be above the cost of a choice by rounding, in units of that cost."""
+
+FIRST_PRICES = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
+"""First prices at which a range is solved within memory: of a whole device of memory, in multiples of the seconds of
+the fastest choice. Set by hand; not measured."""
+OUTER_PRICES = (1e-6, 1e-1, 1.0, 1e1, 1e4)
+"""Prices, in the same unit, at which a range is solved where no choice found so far fits, or all of them do. Set by
+hand; not measured."""
+DUAL_ROUNDS = 12
+"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Not critical: half or twice of
+it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+EQUAL_PRICES = 1e-9
+"""Relative difference up to which two prices count as equal: rounding."""
+MIXED_PRICES = 1e-3
+"""Relative difference from the best price of the two that mixtures have: small, so that they are nearly optimal at the
+best one, and above rounding."""

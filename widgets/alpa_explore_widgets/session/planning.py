@@ -37,7 +37,6 @@ PASSES = {
     "sharding": "Solving sharding problems",
     "proof": "Proving that stages are optimal",
     "bounds within memory": "Bounding the seconds of choices that fit in memory from below",
-    "memory of composed stages": "Looking for the fastest choices that fit in memory",
     "proof within memory": "Proving that choices are the fastest that fit in memory",
 }
 """Pass of the planner -> what it does, for people."""

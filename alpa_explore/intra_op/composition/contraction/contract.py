@@ -80,11 +80,8 @@ class Contraction:
         )
 
 
-def contract(
-    problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS, *, completing: bool = True
-) -> Contraction | None:
-    """`problem` as a table over `keep`; None where that exceeds `limits`. Where `completing` is false, the tables that
-    `Contraction.complete` reads are not kept but made again there."""
+def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS) -> Contraction | None:
+    """`problem` as a table over `keep`; None where that exceeds `limits`."""
     whole, prices = problem.form, len(problem.priced_costs)
     entries = math.prod(whole.sizes[v] for v in keep)
     if entries > limits.largest_table:
@@ -102,10 +99,9 @@ def contract(
     if program.stored_entries(prices) <= tuning.BACKTRACKING_ENTRIES:
         memory, table = _run(program, problem, slice(prices))
         table = table.copy()
-        if completing:
-            if program.stored_entries(prices) >= tuning.LARGE_ENTRIES:
-                require_memory(program.stored_entries(prices) * memory.itemsize)
-            stored = memory[: program.stored_entries(prices)].copy()
+        if program.stored_entries(prices) >= tuning.LARGE_ENTRIES:
+            require_memory(program.stored_entries(prices) * memory.itemsize)
+        stored = memory[: program.stored_entries(prices)].copy()
     else:
         table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
     return Contraction(

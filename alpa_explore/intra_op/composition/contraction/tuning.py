@@ -15,8 +15,8 @@ BACKTRACKING_ENTRIES = 6e7
 it one price is taken at a time, only the result is kept, and backtracking computes the tables again. Introduced so that
 the paper's plans of MoE-27B and the large Wide-ResNets can be priced; the figure was set by hand."""
 STORED_ENTRIES = 1 << 18
-"""Tables of up to this many entries are always stored whole. With 1 << 17, label setting on stages of Llama-3-70B,
-which backtracks to hundreds of thousands of choices, spent 40 s on slices, not 1 s, in 20 % less memory."""
+"""Tables of up to this many entries are always stored whole. With 1 << 17, backtracking to hundreds of thousands of
+choices of stages of Llama-3-70B took 40 s, not 1 s, in 20 % less memory."""
 SLICE_SHARE = 1 / 8
 """Most joined entries of a slice, as a share of the entries of its table, for which the slice is recomputed instead of
 stored: backtracking follows a few states only. Not critical: half or twice of it changes the time of

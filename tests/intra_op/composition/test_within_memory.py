@@ -1,5 +1,6 @@
 """Choices of composed ranges that fit in memory, and their bounds, against exact solves."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import pytest
@@ -8,7 +9,8 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.composition.within_memory import fastest_within_memory
+from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -50,27 +52,47 @@ def test_the_choice_within_memory_has_the_least_device_seconds_also_where_the_ho
     assert result.paced_bound(INVERSE_B) == pytest.approx(latency - result.best.cost + result.bound)
 
 
-def test_without_combining_the_bounds_are_the_same_and_the_choices_fit() -> None:
+def test_a_mixture_is_the_best_choice_where_blocks_in_front_of_a_separator_have_the_higher_price() -> None:
+    chain, model = CHAINS["mlp"](), on((1, 2))
+    stage_of, layers = slice_stages(chain.layered), (0, chain.layered.num_layers - 1)
+    composer, problem = Composer(chain, stage_of, model), build_stage_problem(stage_of(*layers), model)
+    low, high = Price(INVERSE_B, 1e-11, 2), Price(INVERSE_B, 1e-9, 2)
+    cheap, dear = (problem.at(**price._asdict()) for price in (low, high))
+    owners, blocks = chain.owners(problem), [part.block for part in chain.parts(*layers)]
+    mixtures = composer.mixtures(layers, low, high)
+    assert len(mixtures) == len(blocks) + 1
+    for number, mixture in enumerate(mixtures):
+        costs = zip(owners, cheap.node_costs, dear.node_costs, strict=True)
+        mixed = replace(cheap, node_costs=tuple(h if owner in blocks[:number] else c for owner, c, h in costs))
+        choices = whole_choice(chain, problem, mixture.block_choices)
+        assert mixed.evaluate(choices) == pytest.approx(solve(mixed, "ilp").objective, rel=1e-9)
+        assert mixture.cost == pytest.approx(mixed.evaluate(choices), rel=1e-9)
+        assert mixture.totals.held_bytes(2) == pytest.approx(problem.totals(choices).held_bytes(2))
+    held = [mixture.totals.held_bytes(2) for mixture in mixtures]
+    assert held[-1] == min(held) < max(held[1:-1]) < held[0], "some lie between those of a single price"
+
+
+def test_mixtures_leave_the_bounds_and_give_faster_choices_that_fit(monkeypatch) -> None:
     chain = CHAINS["mlp"]()
-    composer, layers = Composer(chain, slice_stages(chain.layered), on((1, 2))), (0, chain.layered.num_layers - 1)
+    composer, layers = Composer(chain, slice_stages(chain.layered), on((2, 2))), (0, chain.layered.num_layers - 1)
     fast, lean = (composer.solve([layers], [Price(INVERSE_B, price, 1)])[0][layers] for price in (0.0, 1e3))
     assert fast is not None
     assert lean is not None
-    differ = 0
-    for share in (0.1, 0.3, 0.5, 0.7, 0.9):
+    faster = 0
+    for share in (0.1, 0.5, 0.9):
         limit = lean.totals.peak_bytes(1) + share * (fast.totals.peak_bytes(1) - lean.totals.peak_bytes(1))
-        quick, whole = (
-            fastest_within_memory(
-                composer, layers, counts=(1,), limit=limit, inverse_b=INVERSE_B, gap=0.0, combining=combining
-            )[1]
-            for combining in (False, True)
-        )
-        assert (quick.bound, quick.price) == (whole.bound, whole.price)
-        assert whole.best is not None
-        assert quick.best.totals.peak_bytes(1) <= limit
-        assert quick.best.cost >= whole.best.cost >= quick.bound * (1 - 1e-9)
-        differ += quick.best.cost > whole.best.cost
-    assert differ, "label setting finds better choices"
+        asked = {"counts": (1,), "limit": limit, "inverse_b": INVERSE_B, "gap": 0.0}
+        mixed = fastest_within_memory(composer, layers, **asked)[1]
+        with monkeypatch.context() as without:
+            without.setattr(Composer, "mixtures", lambda *_: [])
+            single = fastest_within_memory(composer, layers, **asked)[1]
+        assert mixed.bound == single.bound
+        assert mixed.best is not None
+        assert single.best is not None
+        assert mixed.best.totals.peak_bytes(1) <= limit
+        assert single.best.cost >= mixed.best.cost >= mixed.bound * (1 - 1e-9)
+        faster += mixed.best.cost < single.best.cost
+    assert faster, "some lie between those of a single price"
 
 
 @pytest.mark.sweep(kept=3)

@@ -13,8 +13,13 @@ crossing of the lines so far until no line is lower there.
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
 activation bytes.
 
-At the best price equal blocks switch strategies together, so a choice that is optimal at a single price is either too
-large or leaves room. Label setting then combines what blocks choose at several prices into choices in between.
+At the best price λ equal blocks switch strategies together, so a choice that is optimal at a single price is either too
+large or leaves room. Choices in between are *mixtures*: the blocks up to some separator have a price just above λ, and
+those behind it one just below. Each is optimal at λ but for that difference, and so
+
+    seconds(s) ≈ L(λ) + λ · (room − bytes(s))
+
+is above the bound by what one block at most leaves of the room, and by what the workspace takes above the least one.
 """
 
 from __future__ import annotations
@@ -22,13 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer, ConstantBytes
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.within_memory import tuning
-from alpa_explore.intra_op.composition.within_memory.label_setting import Request, combine_block_choices
 from alpa_explore.numerics.lower_envelope import highest_crossing
 
 
@@ -40,8 +44,6 @@ class MemoryLimitedChoice:
     """The fastest choice found that fits; its cost are its seconds on the device."""
     bound: float
     """Lower bound on the seconds on the device of every choice that fits."""
-    price: float
-    """The price at which the dual function gave that bound."""
 
     def paced_bound(self, inverse_b: float) -> float:
         """The bound at the pace of the slower of host and device, as latencies are: the host is taken to cost as much
@@ -58,12 +60,10 @@ class _DualFunction:
 
     def __init__(self, held: int, inverse_b: float, room: float, constants: ConstantBytes) -> None:
         self.held, self.inverse_b, self.room, self.constants = held, inverse_b, room, constants
-        self.bound, self.price = -math.inf, 0.0
-        """The highest value of L so far, and its price."""
+        self.bound = -math.inf
+        """The highest value of L so far, or of a lower bound on it from a solve for fewer microbatches held."""
         self.solved: set[float] = set()
         """Prices solved for exactly this number of microbatches held."""
-        self.lower_bounds: dict[float, float] = {}
-        """Price -> L, or a lower bound on L from a solve for fewer microbatches held."""
 
     def excess(self, choice: ComposedChoice) -> float:
         """Bytes above the room, without the constants, which prices do not count."""
@@ -76,10 +76,7 @@ class _DualFunction:
             return
         if more == 0:
             self.solved.add(memory_price)
-        value = cost + memory_price * (more * least_activation - self.room)
-        self.lower_bounds[memory_price] = max(value, self.lower_bounds.get(memory_price, value))
-        if value > self.bound:
-            self.bound, self.price = value, memory_price
+        self.bound = max(self.bound, cost + memory_price * (more * least_activation - self.room))
 
     def next_price(self, choices: Sequence[ComposedChoice]) -> float | None:
         """The price at which the lines of all known choices say that L is highest; None where that was solved."""
@@ -103,9 +100,9 @@ class _LagrangianSearch:
         self.duals = [_DualFunction(held, inverse_b, room - least.held(held), constants) for held in sorted(counts)]
         self.choices: dict[tuple[tuple[int, ...], ...], ComposedChoice] = {}
 
-    def solve(self, prices: Sequence[Price], tables: BlockTables | None = None) -> bool:
+    def solve(self, prices: Sequence[Price]) -> bool:
         """Solve at these prices; False when the range has no choice or cannot be composed."""
-        for price, solutions in zip(prices, self.composer.solve([self.layers], prices, tables=tables), strict=True):
+        for price, solutions in zip(prices, self.composer.solve([self.layers], prices), strict=True):
             best = solutions.get(self.layers)
             if best is None:
                 return False
@@ -128,7 +125,7 @@ class _LagrangianSearch:
             fitting = [c for c in self.choices.values() if c.totals.peak_bytes(dual.held) <= self.limit]
             best = min(fitting, key=self._seconds, default=None)
             best = None if best is None else replace(best, cost=self._seconds(best))
-            results[dual] = MemoryLimitedChoice(best=best, bound=bound, price=dual.price)
+            results[dual] = MemoryLimitedChoice(best=best, bound=bound)
         return results
 
     def open_duals(self, gap: float) -> list[tuple[_DualFunction, MemoryLimitedChoice]]:
@@ -156,57 +153,41 @@ class _LagrangianSearch:
             # A solve for one dual function helps those next to it, so only the outermost two are solved.
             self.solve([self.price(dual, price) for dual, price in dict.fromkeys([crossings[0], crossings[-1]])])
 
-    def combine(self, gap: float, tables: BlockTables | None = None) -> None:
-        """Label setting for the dual functions that are still open, with what blocks choose in `tables`."""
-        requests = []
-        for dual, result in self.open_duals(gap):
-            if tables is None:
-                prices = {dual.price}
-            else:
-                prices = {p.memory_price for p in tables.prices} & dual.lower_bounds.keys()
-            best_price = max((p for p in prices if p > 0), key=lambda p: dual.lower_bounds[p], default=0.0)
-            if best_price > 0:
-                bound = dual.lower_bounds[best_price]
-                requests.append(Request(self.price(dual, best_price), bound, result.best))
-        if requests:
-            most = tuning.MOST_COMBINED
-            spread = sorted({i * (len(requests) - 1) // max(most - 1, 1) for i in range(most)})
-            selected = [requests[i] for i in spread]
-            for choice in combine_block_choices(self.composer, self.layers, selected, self.limit, tables):
-                self.choices.setdefault(choice.block_choices, choice)
+    def mix(self, gap: float) -> None:
+        """Mixtures for the dual functions that are still open, of most microbatches first: what fits with these fits
+        with fewer. Their price is the best one by the lines of all known choices: with the least workspace, as the
+        bound has it, then with the workspace of each."""
+        for dual in reversed(self.duals):
+            for excess in dual.excess, partial(self._overflow, dual.held):
+                if all(dual is not other for other, _ in self.open_duals(gap)):
+                    break
+                price = highest_crossing([(self._seconds(c), excess(c)) for c in self.choices.values()]) or 0.0
+                low, high = (self.price(dual, price * (1 + sign * tuning.MIXED_PRICES)) for sign in (-1, 1))
+                for choice in self.composer.mixtures(self.layers, low, high) if price > 0 else ():
+                    self.choices.setdefault(choice.block_choices, choice)
+
+    def _overflow(self, held: int, choice: ComposedChoice) -> float:
+        return choice.totals.peak_bytes(held) - self.limit
 
     def _seconds(self, choice: ComposedChoice) -> float:
         return choice.totals.device_latency_at(self.inverse_b)
 
 
 def fastest_within_memory(
-    composer: Composer,
-    layers: Range,
-    *,
-    counts: Sequence[int],
-    limit: float,
-    inverse_b: float,
-    gap: float,
-    combining: bool = True,
+    composer: Composer, layers: Range, *, counts: Sequence[int], limit: float, inverse_b: float, gap: float
 ) -> dict[int, MemoryLimitedChoice]:
-    """For each number of microbatches held in `counts` a choice within a relative `gap` of the fastest that fits in
-    `limit` bytes, workspace included, or the best that was found; empty where the range cannot be composed.
-
-    Where `combining` is false, the bounds are the same, and the choices those that are optimal at some price: label
-    setting, which finds the others, takes most of the time.
-    """
-    if (blocks := composer.cutter.of_range(*layers)) is None:
+    """For each number of microbatches held in `counts` a lower bound on the seconds of every choice that fits in
+    `limit` bytes, workspace included, and the fastest choice found that fits; the search for it ends at a relative
+    `gap`. Empty where the range cannot be composed."""
+    if composer.cutter.of_range(*layers) is None:
         return {}
     search = _LagrangianSearch(composer, layers, counts, limit, inverse_b)
-    has_shared_nodes = any(block.shared for block in blocks)
     if not search.solve([search.price(search.duals[0], 0.0)]):
         return {}
     unit = max(next(iter(search.choices.values())).totals.device_latency_at(inverse_b), 1e-6) / limit
-    first = composer.tables([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES])
-    if not search.solve(first.prices, first):
+    if not search.solve([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES]):
         return {}
     search.bracket_room(gap)
     search.raise_bounds(gap)
-    for tables in (first, None) if combining and not has_shared_nodes else ():
-        search.combine(gap, tables)
+    search.mix(gap)
     return {dual.held: result for dual, result in search.results().items()}
