@@ -15,7 +15,7 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
 from alpa_explore.calibration.profiling.timing import NotTimed, Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
-from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
+from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel, this_host
 from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import CancelledError, OptionError
@@ -210,16 +210,19 @@ def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
 
 def device(kind: str) -> dict[str, str]:
     """What a store says of the device of this process."""
-    return {"device": device_name(kind), "driver": driver_version(kind), "software": software_versions(kind)}
+    return {
+        "device": device_name(kind),
+        "driver": driver_version(kind),
+        "software": software_versions(kind),
+        "host": this_host(),
+    }
 
 
 def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str]) -> KernelStore:
     """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
-    another driver or torch are kept, and the store names both."""
+    another driver, torch or machine are kept, and the store names both."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = KernelStore(
-        device=device["device"], driver=device["driver"], software=device["software"], date=today, kernels={}
-    )
+    here = KernelStore(**device, date=today, kernels={})
     name = plan.cluster.device.name
     if name in preset_names() and not here.may_be_of(name):
         raise OptionError(
@@ -235,8 +238,9 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
             found=f"{store.device}, and this is {here.device}",
             remedy="Name another file: a store is of one kind of device.",
         )
-    return replace(store, driver=_both(store.driver, here.driver), software=_both(store.software, here.software))
+    both = {name: _both(getattr(store, name), getattr(here, name)) for name in ("driver", "software", "host")}
+    return replace(store, **both)
 
 
 def _both(before: str, now: str) -> str:
-    return before if now in before.split("; ") else f"{before}; {now}"
+    return before if now in before.split("; ") else f"{before or 'unknown'}; {now}"
