@@ -142,7 +142,7 @@ def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused |
         unaligned += of.bytes * (multiple < 8)
     if rows == 8:
         return None
-    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows])
+    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows], unaligned=True)
 
 
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
@@ -156,10 +156,9 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     depth = weight.elements // first
     width = min(made, depth)
     share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
-    if made % 8 or depth % 8:
-        share *= tuning.UNALIGNED[4]
     # A compiler lays tensors out as cuDNN wants them.
-    return Unfused(slowdown=1 / share, moved_bytes=0 if fuses else 2 * operator.bytes_accessed)
+    moved = 0 if fuses else 2 * operator.bytes_accessed
+    return Unfused(slowdown=1 / share, moved_bytes=moved, unaligned=made % 8 > 0 or depth % 8 > 0)
 
 
 def _experts(operator: Operator, inputs: Sequence[Tensor], keeps: bool, fuses: bool) -> Unfused:

@@ -85,6 +85,8 @@ class Profiling:
             for wanted in kernels:
                 if self._is_over():
                     return
+                if wanted.is_compiled and any(why.startswith(_NO_COMPILER) for why in self._untimed.values()):
+                    continue  # nor would it be compiled
                 if wanted.name not in given:
                     given.add(wanted.name)
                     yield wanted
@@ -190,6 +192,7 @@ def profile_here(
     return profiling.result()
 
 
+_NO_COMPILER = "torch.compile finds no compiler"
 _CANNOT_RUN = re.compile(r"out of memory|can't allocate memory|not implemented|not supported|CUDA error", re.IGNORECASE)
 """In torch's words; not that an input has a value that the kernel does not take."""
 
@@ -202,6 +205,9 @@ def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
         if measured.spread > tuning.STEADY:
             measured = min(measured, timed(wanted, kind), key=lambda each: each.spread)
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
+        if type(getattr(error, "inner_exception", error)).__name__ in ("InvalidCxxCompiler", "TritonMissing"):
+            remedy = "Install g++ (apt install g++), for a GPU Triton (pip install triton), and profile again"
+            return NotTimed(f"{_NO_COMPILER}, so fused kernels keep the price of the formulas. {remedy}.", runs=True)
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         cannot = isinstance(error, torch.OutOfMemoryError | NotImplementedError) or _CANNOT_RUN.search(str(error))
         return NotTimed(why, runs=not cannot)

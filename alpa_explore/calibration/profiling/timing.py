@@ -12,10 +12,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
@@ -23,6 +25,7 @@ from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
 from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.fused.rms_norm import rms_norm, rms_norm_backward
 
 _RATE = 1e-3
 
@@ -73,7 +76,11 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), most)
     sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
     step: Callable[[], object]
-    step, calls = (update(wanted, sets), copies) if wanted.update else (_in_turn(wanted, sets, clock.kind), 1)
+    if wanted.update:
+        step, calls = update(wanted, sets), copies
+    else:
+        run = _compiled(wanted, sets[0]) if wanted.is_compiled else partial(_run, wanted, clock.kind)
+        step, calls = _in_turn(sets, run), 1
     host: list[float] = []
 
     def kernel() -> None:
@@ -92,9 +99,20 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     )
 
 
-def _in_turn(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]], device: str) -> Callable[[], object]:
+def _in_turn(sets: Sequence[Sequence[Tensor]], kernel: Callable[..., object]) -> Callable[[], object]:
     turns = itertools.cycle(sets)
-    return lambda: _run(wanted, next(turns), device)
+    return lambda: kernel(*next(turns))
+
+
+def _compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
+    """The operators of a kernel as torch.compile makes them, those of this library written out in torch's."""
+    written_out = {kernel._opoverload: kernel._init_fn for kernel in (rms_norm, rms_norm_backward)}
+
+    together = partial(_run, wanted, str(inputs[0].device))
+    traced = make_fx(together, decomposition_table=written_out)(*inputs)
+    # One process compiles: none is left behind.
+    kernel: Callable[..., object] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
+    return kernel
 
 
 def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[], Sequence[Tensor]]:
@@ -120,12 +138,13 @@ def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[
     return step
 
 
-def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
+def _run(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tensor, ...]:
     values = dict(enumerate(inputs))
     for step in wanted.call.steps:
         assert isinstance(step, Operator), "a kernel that is timed has no collectives"
         made = run_operator(step, {t: values[t] for t in step.inputs}, device)
         values.update(zip(step.outputs, made, strict=True))
+    return tuple(values[output] for output in wanted.call.outputs)
 
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
@@ -135,7 +154,7 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
-            _run(wanted, _inputs(wanted, high, "cpu"), "cpu")
+            _run(wanted, "cpu", *_inputs(wanted, high, "cpu"))
         except (IndexError, RuntimeError):
             continue
         return high

@@ -167,7 +167,7 @@ def assign_layers_each(
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
     unfused = graph
     if software is not None and software.fuses_pointwise:
-        graph = fuse(graph, layer_of)
+        graph = fuse(graph, layer_of, named=software.plain_loop)
     plain = software is not None and software.plain_loop
     storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1
