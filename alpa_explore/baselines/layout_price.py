@@ -26,7 +26,7 @@ from alpa_explore.cost.collectives import exposed_seconds, launched, nodes_of, s
 from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
 from alpa_explore.cost.kernels import KernelKind
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
+from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
 from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
@@ -215,11 +215,10 @@ class LayoutPricer:
         of_all = self.stages[stage, 1:-1].sum()
         share = float(counts[1:-1].sum() / of_all) if of_all else 1.0 / self.layout.chunks
         gathering, scattering = (share * seconds for seconds in self._gathers(stage))
-        return (
-            pass_seconds(PassParts(device=forward, host=forward_host, stored=gathering), self.software),
-            pass_seconds(
-                PassParts(device=backward + adding, host=backward_host + launching, stored=scattering), self.software
-            ),
+        return passes_seconds(
+            PassParts(device=forward, host=forward_host, stored=gathering),
+            PassParts(device=backward + adding, host=backward_host + launching, stored=scattering),
+            self.software,
         )
 
     def _adding(self, counts: Floats, stage: int) -> tuple[float, float]:

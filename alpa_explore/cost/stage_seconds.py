@@ -6,6 +6,9 @@ microbatch). Where the software overlaps them, the pass takes
 
     p + exposed(S, p),  p = pace(H, D)          else    pace(H, D + S)
 
+In a loop in plain PyTorch nothing waits between the passes of a microbatch: while the device still computes the forward
+pass (p_F), the host launches the backward pass, so that this takes p_B = pace(H_F + H_B, p_F + D_B) − p_F.
+
 Once an iteration gradients are summed over replicas (R) and updated weights gathered (G). Where they overlap, R hides
 behind a backward pass b, and G behind a forward pass f:
 
@@ -15,13 +18,14 @@ behind a backward pass b, and G behind a forward pass f:
 What is exchanged ahead of its use, block by block, waits for nothing but the links: so only its first and last block
 and what is longer than the pass show, and `pace` is for host and device alone, which wait for each other.
 
-All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks these two functions.
+All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks `passes_seconds` and
+`once_seconds`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,12 +68,21 @@ def pace(host_seconds: float, device_seconds: float, sharpness: float) -> float:
     return high * float((1.0 + (low / high) ** sharpness) ** (1.0 / sharpness))
 
 
-def pass_seconds(parts: PassParts, software: Software) -> float:
-    """Seconds of a pass."""
+def passes_seconds(forward: PassParts, backward: PassParts, software: Software) -> tuple[float, float]:
+    """Seconds of the forward and of the backward pass of a microbatch."""
+    first = pass_seconds(forward, software)
+    if not software.plain_loop:
+        return first, pass_seconds(backward, software)
+    both = replace(backward, host=forward.host + backward.host, device=first + backward.device)
+    return first, pass_seconds(both, software, begun=first)
+
+
+def pass_seconds(parts: PassParts, software: Software, *, begun: float = 0.0) -> float:
+    """Seconds of a pass; of one whose parts include `begun` seconds of the device before it, without these."""
     sharpness = software.pace_sharpness
     if software.gradient_sync != "overlapped":
-        return pace(parts.host, parts.device + parts.stored, sharpness)
-    computing = pace(parts.host, parts.device, sharpness)
+        return pace(parts.host, parts.device + parts.stored, sharpness) - begun
+    computing = pace(parts.host, parts.device, sharpness) - begun
     return computing + _exposed(parts.stored, computing, software)
 
 
