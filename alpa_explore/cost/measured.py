@@ -54,6 +54,8 @@ def kernel_name(
         family = f"compiled {operator.fused.name}"
         share = strategy.work_share
         return KernelName(f"{family} {share:.4g}", family, operator.fused.bytes * share)
+    if operator.phase is Phase.UPDATE and device.software.states == "8-bit":
+        return None
     is_part = operator.joined is not None or not operator.launches or not operator.stored
     kind = packet(operator.kind)
     is_fused = device.software.fuses_pointwise and not (is_matrix_product(operator.kind) or kind in NEVER_FUSED)
@@ -63,7 +65,7 @@ def kernel_name(
     _, arguments, keywords, *_ = operator_signature(operator, places)
     digest = sha256(repr((arguments, keywords)).encode()).hexdigest()[:12]
     dtypes = ",".join(f"{t.dtype}{len(t.shape)}" for t in (*inputs, *outputs))
-    how = f" {device.software.update}" if operator.kind.startswith("optimizer.") else ""
+    how = f" {device.software.step}" if operator.kind.startswith("optimizer.") else ""
     family = f"{operator.kind}{how} {dtypes} {digest}"
     local = local_shapes(inputs, outputs, strategy, mesh_shape)
     shapes = " -> ".join(",".join("x".join(map(str, shape)) or "1" for shape in side) for side in local)

@@ -118,12 +118,13 @@ def _compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., o
 def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[], Sequence[Tensor]]:
     """A step of the optimizer on all (weight, gradient) of `sets`, as `wanted.update` says; it returns the weights."""
     kind, (weights, gradients) = str(wanted.call.steps[0].kind), zip(*sets, strict=True)
-    if wanted.update == "plain":  # as this library's runtime has it
+    how, _, states = wanted.update.partition(" ")
+    if how == "plain" and not states:  # as this library's runtime has it
         pieces = [PieceOptimizer(kind, weight, _RATE) for weight in weights]
         return lambda: [piece.step(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
-    masters = [torch.nn.Parameter(w.clone() if w.dtype.itemsize >= 4 else w.float()) for w in weights]
+    masters = [torch.nn.Parameter(w.clone() if states or w.dtype.itemsize >= 4 else w.float()) for w in weights]
     optimizer = OPTIMIZERS[kind](masters, _RATE)
-    optimizer.param_groups[0].update(foreach=wanted.update == "foreach", fused=wanted.update == "fused")
+    optimizer.param_groups[0].update(foreach=how == "foreach", fused=how == "fused")
 
     def step() -> Sequence[Tensor]:
         for master, gradient in zip(masters, gradients, strict=True):

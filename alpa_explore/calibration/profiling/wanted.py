@@ -38,7 +38,7 @@ class WantedKernel:
     """(shape, dtype, dims as they lie in memory, outermost first), as the first such operator of the model reads it: a
     transposed input is timed so."""
     update: str
-    """How the step of an optimizer runs (`Software.update`); '' for all other kernels."""
+    """How the step of an optimizer runs (`Software.step`); '' for all other kernels."""
     plan_seconds: float
     """That it takes in a microbatch of the plan, by the formulas; 0 for one that only other strategies need."""
     seconds: float
@@ -130,7 +130,7 @@ def _wanted(
                 (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype, order_in_memory(graph)[t])
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
-            update=model.device.software.update if operator.kind.startswith("optimizer.") else "",
+            update=model.device.software.step if operator.kind.startswith("optimizer.") else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
