@@ -228,7 +228,7 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
     """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
     another driver, torch or machine are kept, and the store names both."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = KernelStore(**device, date=today, kernels={})
+    here = KernelStore(date=today, kernels={}, **device)  # type: ignore[arg-type]  # texts alone
     name = plan.cluster.device.name
     if name in preset_names() and not here.may_be_of(name):
         raise OptionError(
@@ -244,8 +244,12 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
             found=f"{store.device}, and this is {here.device}",
             remedy="Name another file: a store is of one kind of device.",
         )
-    both = {name: _both(getattr(store, name), getattr(here, name)) for name in ("driver", "software", "host")}
-    return replace(store, **both)
+    return replace(
+        store,
+        driver=_both(store.driver, here.driver),
+        software=_both(store.software, here.software),
+        host=_both(store.host, here.host),
+    )
 
 
 def _both(before: str, now: str) -> str:
