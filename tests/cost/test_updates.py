@@ -14,6 +14,7 @@ from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.software import STATES, UPDATES
 from alpa_explore.cost.updates import state_bytes, step_bytes
 from alpa_explore.errors import AlpaExploreError, ClusterError
+from alpa_explore.plans.report.summary import plan_report
 
 OPTIMIZERS = {
     "adam": (2, torch.optim.Adam, {}),
@@ -105,6 +106,8 @@ def test_states_change_the_memory_and_the_update_of_a_plan_and_stay_with_another
     assert seconds == sorted(seconds, reverse=True)
     again = plans["8-bit"].cluster.with_changes(software="megatron")
     assert again.software.states == "8-bit"
+    said = [", optimizer states in 8-bit" in plan_report(plans[states]) for states in STATES]
+    assert said == [False, False, True]
 
 
 def test_a_model_whose_float32_states_are_too_large_has_a_plan_with_8_bit_ones() -> None:
