@@ -26,8 +26,8 @@ from alpa_explore.cost.collectives import exposed_seconds, launched, nodes_of, s
 from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
 from alpa_explore.cost.kernels import KernelKind
+from alpa_explore.cost.plain_kernels import state_bytes, step_bytes
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
-from alpa_explore.cost.updates import state_bytes, step_bytes
 from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats

@@ -12,7 +12,7 @@ from alpa_explore.calibration.profiling.timing import timed, update
 from alpa_explore.calibration.profiling.wanted import plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.software import STATES, UPDATES
-from alpa_explore.cost.updates import state_bytes, step_bytes
+from alpa_explore.cost.plain_kernels import state_bytes, step_bytes
 from alpa_explore.errors import AlpaExploreError, ClusterError
 from alpa_explore.plans.report.summary import plan_report
 

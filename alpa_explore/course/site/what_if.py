@@ -18,7 +18,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.compute import adding_seconds
-from alpa_explore.cost.updates import state_bytes
+from alpa_explore.cost.plain_kernels import state_bytes
 from alpa_explore.execution.executors import Executor
 from alpa_explore.planner.resources import Resources
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse, join_projections
-from alpa_explore.cost.plain_kernels import as_plain_pytorch
-from alpa_explore.cost.updates import as_software_updates
+from alpa_explore.cost.plain_kernels import as_plain_pytorch, as_software_updates
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators

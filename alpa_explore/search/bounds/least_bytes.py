@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import combinations_with_replacement
 
 from alpa_explore.cluster import Software
-from alpa_explore.cost.updates import as_software_updates
+from alpa_explore.cost.plain_kernels import as_software_updates
 from alpa_explore.graph import GIVEN_KINDS, Phase, TrainingGraph
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 
