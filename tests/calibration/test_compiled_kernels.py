@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-import torch._inductor.config
+from torch._inductor import config as inductor
 
 import alpa_explore as ax
 from alpa_explore.calibration.profiling.profile import Profiling, mattering, timed_or_why
-from alpa_explore.calibration.profiling.timing import Timed, _compiled, _inputs, _run
+from alpa_explore.calibration.profiling.timing import Timed, as_compiled, random_inputs, run_kernel
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels
 from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.measured import measured_kernel
@@ -70,10 +70,10 @@ def test_a_fused_kernel_is_compiled_computes_what_its_operators_do_and_is_timed(
     norm = "rms_norm" if model == "llama-tiny" else "layer_norm"
     chosen = next(each for each in fused if any(norm in step.kind for step in each.call.steps))
     torch.manual_seed(0)
-    inputs = _inputs(chosen, 2, "cpu")
+    inputs = random_inputs(chosen, 2, "cpu")
     with torch.no_grad():
-        kernel = _compiled(chosen, inputs)
-        torch.testing.assert_close(kernel(*inputs), _run(chosen, "cpu", *inputs), rtol=1e-4, atol=1e-5)
+        kernel = as_compiled(chosen, inputs)
+        torch.testing.assert_close(kernel(*inputs), run_kernel(chosen, "cpu", *inputs), rtol=1e-4, atol=1e-5)
     found = timed_or_why(chosen, "cpu")
     assert isinstance(found, Timed), found
     assert found.seconds > 0
@@ -82,7 +82,7 @@ def test_a_fused_kernel_is_compiled_computes_what_its_operators_do_and_is_timed(
 def test_without_a_compiler_the_profile_says_the_remedy_once_and_times_the_other_kernels(
     plan: ax.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", ("no-such-compiler",))
+    monkeypatch.setattr(inductor.cpp, "cxx", ("no-such-compiler",))
 
     of_plan = mattering(plan_kernels(plan))
     assert sum(each.is_compiled for each in of_plan) > 3

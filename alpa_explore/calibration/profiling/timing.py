@@ -74,12 +74,12 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     high = 2 if wanted.update else _bound_of_indices(wanted)
     size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), most)
-    sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
+    sets = [random_inputs(wanted, high, clock.kind) for _ in range(copies)]
     step: Callable[[], object]
     if wanted.update:
         step, calls = update(wanted, sets), copies
     else:
-        run = _compiled(wanted, sets[0]) if wanted.is_compiled else partial(_run, wanted, clock.kind)
+        run = as_compiled(wanted, sets[0]) if wanted.is_compiled else partial(run_kernel, wanted, clock.kind)
         step, calls = _in_turn(sets, run), 1
     host: list[float] = []
 
@@ -104,11 +104,11 @@ def _in_turn(sets: Sequence[Sequence[Tensor]], kernel: Callable[..., object]) ->
     return lambda: kernel(*next(turns))
 
 
-def _compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
+def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
     """The operators of a kernel as torch.compile makes them, those of this library written out in torch's."""
     written_out = {kernel._opoverload: kernel._init_fn for kernel in (rms_norm, rms_norm_backward)}
 
-    together = partial(_run, wanted, str(inputs[0].device))
+    together = partial(run_kernel, wanted, str(inputs[0].device))
     traced = make_fx(together, decomposition_table=written_out)(*inputs)
     # One process compiles: none is left behind.
     kernel: Callable[..., object] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
@@ -139,7 +139,8 @@ def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[
     return step
 
 
-def _run(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tensor, ...]:
+def run_kernel(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What the operators of a kernel make of `inputs`, one after the other."""
     values = dict(enumerate(inputs))
     for step in wanted.call.steps:
         assert isinstance(step, Operator), "a kernel that is timed has no collectives"
@@ -155,14 +156,15 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
-            _run(wanted, "cpu", *_inputs(wanted, high, "cpu"))
+            run_kernel(wanted, "cpu", *random_inputs(wanted, high, "cpu"))
         except (IndexError, RuntimeError):
             continue
         return high
     return 2
 
 
-def _inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
+def random_inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
+    """Random inputs of a kernel on a device, laid out as it reads them; integers are below `high`."""
     drawn = []
     for shape, name, order in wanted.inputs:
         laid_out = _input(tuple(shape[dim] for dim in order), _dtype(name), high, signed=wanted.kernel.matrix)
