@@ -7,7 +7,7 @@ microbatch). Where the software overlaps them, the pass takes
     p + exposed(S, p),  p = pace(H, D)          else    pace(H, D + S)
 
 In a loop in plain PyTorch nothing waits between the passes of a microbatch: while the device still computes the forward
-pass (p_F), the host launches the backward pass, so that this takes p_B = pace(H_F + H_B, p_F + D_B) − p_F.
+pass, the host launches the backward pass, of which D_F − H_F seconds are launched before it begins.
 
 Once an iteration gradients are summed over replicas (R) and updated weights gathered (G). Where they overlap, R hides
 behind a backward pass b, and G behind a forward pass f:
@@ -70,19 +70,17 @@ def pace(host_seconds: float, device_seconds: float, sharpness: float) -> float:
 
 def passes_seconds(forward: PassParts, backward: PassParts, software: Software) -> tuple[float, float]:
     """Seconds of the forward and of the backward pass of a microbatch."""
-    first = pass_seconds(forward, software)
-    if not software.plain_loop:
-        return first, pass_seconds(backward, software)
-    both = replace(backward, host=forward.host + backward.host, device=first + backward.device)
-    return first, pass_seconds(both, software, begun=first)
+    ahead = max(forward.device - forward.host, 0.0) if software.plain_loop else 0.0
+    launched = replace(backward, host=max(backward.host - ahead, 0.0))
+    return pass_seconds(forward, software), pass_seconds(launched, software)
 
 
-def pass_seconds(parts: PassParts, software: Software, *, begun: float = 0.0) -> float:
-    """Seconds of a pass; of one whose parts include `begun` seconds of the device before it, without these."""
+def pass_seconds(parts: PassParts, software: Software) -> float:
+    """Seconds of a pass."""
     sharpness = software.pace_sharpness
     if software.gradient_sync != "overlapped":
-        return pace(parts.host, parts.device + parts.stored, sharpness) - begun
-    computing = pace(parts.host, parts.device, sharpness) - begun
+        return pace(parts.host, parts.device + parts.stored, sharpness)
+    computing = pace(parts.host, parts.device, sharpness)
     return computing + _exposed(parts.stored, computing, software)
 
 
