@@ -414,7 +414,7 @@ def test_each_software_has_its_own_times_of_updates(plan: ax.Plan) -> None:
         for software in ("alpa", "eager", "megatron")
     }
     ways = {of: {name.split()[1] for name in found if name.startswith("optimizer")} for of, found in names.items()}
-    assert ways == {"alpa": {"plain"}, "eager": {"foreach"}, "megatron": {"fused"}}
+    assert ways == {"alpa": {"plain"}, "eager": {"fused"}, "megatron": {"fused"}}
 
 
 class Heads(torch.nn.Module):

@@ -122,13 +122,13 @@ def test_a_model_whose_float32_states_are_too_large_has_a_plan_with_8_bit_ones()
 def test_steps_with_states_of_16_bits_are_timed_as_torchs_and_8_bit_ones_have_the_formula() -> None:
     made = planned("bfloat16", "1x1:cpu@eager")
     wanted = next(each for each in wanted_kernels(made) if each.update)
-    assert " foreach bfloat16 " in wanted.name
+    assert " fused bfloat16 " in wanted.name
     torch.manual_seed(0)
     sets = [[torch.rand(8, 16).bfloat16(), torch.rand(8, 16).bfloat16()] for _ in range(3)]
     expected = [torch.nn.Parameter(weight.clone()) for weight, _ in sets]
     for weight, (_, gradient) in zip(expected, sets, strict=True):
         weight.grad = gradient
-    torch.optim.Adam(expected, lr=1e-3, foreach=True).step()
+    torch.optim.Adam(expected, lr=1e-3, fused=True).step()
     for new, right in zip(update(wanted, sets)(), expected, strict=True):
         torch.testing.assert_close(new, right.detach(), rtol=0, atol=0)
     assert timed(wanted, "cpu").seconds > 0
