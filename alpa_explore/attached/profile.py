@@ -75,6 +75,7 @@ def profile(
                     found=str(told)[:300],
                     remedy="Look at the log of its worker.",
                 )
+            told |= {"host": "; ".join(host.name for host in hosts)}
             profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
             await _share(client, workers, kind, profiling)
             return profiling.result()

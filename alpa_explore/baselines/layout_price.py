@@ -26,7 +26,8 @@ from alpa_explore.cost.collectives import exposed_seconds, launched, nodes_of, s
 from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
 from alpa_explore.cost.kernels import KernelKind
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
+from alpa_explore.cost.plain_kernels import state_bytes, step_bytes
+from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
 from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
@@ -37,13 +38,15 @@ from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
 """Bytes of a weight."""
-OPTIMIZER_BYTES = 12
-"""Adam's two moments and the fp32 weight, for each parameter."""
-UPDATE_BYTES = 30
-"""Bytes that an update moves for each parameter: the norm reads the gradient (2); Adam reads gradient, weight and two
-moments (14) and writes the last three (12) and the weight in half precision (2)."""
+MOMENTS = 2
+"""Of Adam, for each parameter."""
 UNFUSED_SOFTMAX_LAUNCHES = 18
 """Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
+
+
+def update_bytes(software: Software) -> float:
+    """Bytes that an update moves for each parameter: the norm reads the gradient, then Adam's step."""
+    return HALF + step_bytes("adam", MOMENTS, HALF, software)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,11 +218,10 @@ class LayoutPricer:
         of_all = self.stages[stage, 1:-1].sum()
         share = float(counts[1:-1].sum() / of_all) if of_all else 1.0 / self.layout.chunks
         gathering, scattering = (share * seconds for seconds in self._gathers(stage))
-        return (
-            pass_seconds(PassParts(device=forward, host=forward_host, stored=gathering), self.software),
-            pass_seconds(
-                PassParts(device=backward + adding, host=backward_host + launching, stored=scattering), self.software
-            ),
+        return passes_seconds(
+            PassParts(device=forward, host=forward_host, stored=gathering),
+            PassParts(device=backward + adding, host=backward_host + launching, stored=scattering),
+            self.software,
         )
 
     def _adding(self, counts: Floats, stage: int) -> tuple[float, float]:
@@ -301,7 +303,7 @@ class LayoutPricer:
                 gathered = self._exchange(stage, StepKind.ALL_GATHER, HALF)
             if layout.zero_stage == 1:
                 summed = self._exchange(stage, StepKind.REDUCE_SCATTER, width)
-        update = UPDATE_BYTES * self._divided(stage, 1) / (device.memory_bandwidth * device.memory_efficiency)
+        update = update_bytes(software) * self._divided(stage, 1) / (device.memory_bandwidth * device.memory_efficiency)
         once = OnceParts(summed=summed, gathered=gathered, update=update)
         seconds = once_seconds(once, software, forward=forward, backward=backward) + software.iteration_seconds
         return seconds + (self._tied_tables() if stage and stage == layout.pipeline - 1 else 0.0)
@@ -328,7 +330,7 @@ class LayoutPricer:
         return (
             ("weights", weights * HALF + (self._gathered(stage) if layout.zero_stage >= 3 else 0.0)),
             ("gradients", gradients * software.gradient_element_bytes(self.work.dtype, HALF)),
-            ("optimizer state", state * OPTIMIZER_BYTES),
+            ("optimizer state", state * state_bytes(MOMENTS, HALF, software)),
             ("activations", held),
             ("temporary tensors", temporary),
             ("reserve", self.cluster.device.reserved_bytes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
@@ -125,6 +126,15 @@ def add_question(argument: Arguments) -> None:
     )
 
 
+def add_states(argument: Arguments) -> None:
+    """Add --optimizer-states, which `chosen_cluster` reads."""
+    argument(
+        "--optimizer-states  what the optimizer keeps: float32 moments and a master copy of 16-bit weights, bfloat16 "
+        "moments or 8-bit ones without a master copy (default: float32)",
+        choices=("float32", "bfloat16", "8-bit"),
+    )
+
+
 class _NoMicrobatches(argparse.Action):
     """-B of commands whose layouts have a number of microbatches each."""
 
@@ -141,11 +151,13 @@ def refuse_microbatches(argument: Arguments) -> None:
 
 
 def chosen_cluster(options: argparse.Namespace, attached: Cluster | None = None, **changes: Any) -> Cluster:
-    """The cluster that the options name, or the attached one, in their software and precision, with these changes.
+    """The cluster that the options name, or the attached one, in their software, states and precision, with changes.
     ClusterError, OptionError."""
     from alpa_explore.cluster import Cluster
 
     if options.software is not None:
         changes["software"] = options.software
     cluster = Cluster.parse(options.cluster, **changes) if attached is None else attached.with_changes(**changes)
+    if options.optimizer_states is not None:
+        cluster = cluster.with_changes(software=replace(cluster.software, states=options.optimizer_states))
     return cluster.in_precision(options.precision)

@@ -3,6 +3,7 @@
 A file of them is named behind a device: `1x8:h100+kernels.json`. It is a JSON object:
 
     device, driver, software, date       where and when they were timed
+    host                                 the machine of the device; absent in older files
     kernels                              a list; each has the fields of `MeasuredKernel`
     failed                               name of a kernel that cannot run there -> why; may be absent
 
@@ -10,9 +11,10 @@ Seconds are those of the device for one call whose inputs are not in its caches.
 """
 
 import math
+import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -68,6 +70,9 @@ class KernelStore:
     """By name."""
     failed: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Name of a kernel that cannot run there -> why: it has no time, and no price."""
+    host: str = field(default="", compare=False)
+    """The name in its network of the machine that has the device; '' where it is not known, several with '; '
+    between."""
     digest: str = ""
     """Of the names and seconds, and of the names that failed."""
 
@@ -78,6 +83,11 @@ class KernelStore:
     def __repr__(self) -> str:
         # The cache keys of prices contain it: what else a store says has no influence on them.
         return f"KernelStore({self.digest})"
+
+    @property
+    def of_this_host(self) -> bool:
+        """Whether all of it was timed on this machine: on this device, and not only on one of its kind."""
+        return self.host == this_host()
 
     @cached_property
     def families(self) -> Mapping[str, Sequence[MeasuredKernel]]:
@@ -98,11 +108,8 @@ class KernelStore:
     ) -> "KernelStore":
         """The store with more kernels, and more that `failed`; of one that it has, what is new."""
         timed = {kernel.name: kernel for kernel in kernels}
-        return KernelStore(
-            device=self.device,
-            driver=self.driver,
-            software=self.software,
-            date=self.date,
+        return replace(
+            self,
             kernels={name: k for name, k in {**self.kernels, **timed}.items() if name not in failed},
             failed={name: why for name, why in {**self.failed, **failed}.items() if name not in timed},
         )
@@ -114,9 +121,15 @@ class KernelStore:
             "driver": self.driver,
             "software": self.software,
             "date": self.date,
+            "host": self.host,
             "kernels": [asdict(kernel) for kernel in self.kernels.values()],
             **({"failed": dict(self.failed)} if self.failed else {}),
         }
+
+
+def this_host() -> str:
+    """What this machine is called in its network."""
+    return platform.node()
 
 
 def read_kernel_store(path: str) -> KernelStore:
@@ -139,8 +152,8 @@ def kernel_store_of(body: Mapping[str, Any], path: str) -> KernelStore:
     if not isinstance(body.get("kernels"), list):
         raise _fault(path, "no list named kernels", _ADVICE)
     texts: dict[str, str] = {}
-    for name in ("device", "driver", "software", "date"):
-        text = body.get(name)
+    for name in ("device", "driver", "software", "date", "host"):
+        text = body.get(name, "" if name == "host" else None)
         if not isinstance(text, str):
             raise _fault(path, f"{name} is {text!r}, not a text", _ADVICE)
         texts[name] = text

@@ -12,9 +12,13 @@ from alpa_explore.cluster.precisions import LOW_PRECISIONS, RECIPES
 from alpa_explore.errors import ClusterError, nearest_names
 
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync", "update", "context_factors", "low_precision", "schedules")
+_TEXTS = (
+    *("name", "label", "source", "gradient_sync", "update", "states", "context_factors", "low_precision"),
+    "schedules",
+)
 SYNCS = ("exposed", "overlapped")
 UPDATES = ("plain", "foreach", "fused")
+STATES = ("float32", "bfloat16", "8-bit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +132,11 @@ class Software:
 
     update: str = "fused"
     """How an optimizer step runs, by torch's words: 'plain' (kernels of each weight), 'foreach' (each kernel on all
-    weights) or 'fused' (one kernel). Only its measured time depends on it."""
+    weights) or 'fused' (one kernel)."""
+    states: str = "float32"
+    """What an optimizer keeps: 'float32' (moments, and a master copy of weights of 16 bits), 'bfloat16' (moments in the
+    dtype of the weights, no master copy, as torch's optimizers have it), '8-bit' (moments of a byte, no master copy).
+    Time and memory alone depend on it, never what `launch` computes."""
     gradient_bytes: int = 0
     """Bytes of an element of an accumulated gradient beside bfloat16 weights; 0, and beside float16: those of the
     weight."""
@@ -166,7 +174,7 @@ class Software:
                 found=repr(self.low_precision),
                 remedy=nearest_names(str(self.low_precision), LOW_PRECISIONS),
             )
-        for name, known in (("gradient_sync", SYNCS), ("update", UPDATES)):
+        for name, known in (("gradient_sync", SYNCS), ("update", UPDATES), ("states", STATES)):
             if getattr(self, name) not in known:
                 raise ClusterError(
                     f"Unknown {name} of a software profile",
@@ -196,6 +204,11 @@ class Software:
         """Blocks whose gathered weights a device holds at once, where weights are stored in shards: of one that
         computes and, where exchanges overlap, of the next. The paper counts none."""
         return 0 if self.ideal_sends else 2 if self.gradient_sync == "overlapped" else 1
+
+    @property
+    def step(self) -> str:
+        """How an optimizer step runs: 'fused', 'foreach bfloat16'."""
+        return self.update if self.states == "float32" else f"{self.update} {self.states}"
 
     def runs(self, schedule: str) -> bool:
         """Whether it runs this schedule, as far as its profile says."""

@@ -228,8 +228,9 @@ class Cluster:
         the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
             software = _named_software(str(changes["software"]), self.software)
-            if self.software.low_precision:  # a choice of the user, not a figure of a profile
-                software = replace(software, low_precision=self.software.low_precision)
+            # Choices of the user, not figures of a profile.
+            chosen = self.software.low_precision or software.low_precision
+            software = replace(software, low_precision=chosen, states=self.software.states)
             changes |= {"software": software}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):

@@ -7,7 +7,7 @@ In the order to read them:
     group_collectives  one collective among devices that may span nodes: rings, trees, reduction in the switches
     kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
     fusion        which operators run as one kernel, and the bytes that it moves; which products run as one
-    plain_kernels  attention, convolutions, experts and norms as plain PyTorch runs them
+    plain_kernels  attention, convolutions, experts and norms as plain PyTorch runs them; optimizer steps and states
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
     stage_seconds  a pass of a stage and what is paid once an iteration, from parts: what hides behind what
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic

@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 
-from alpa_explore.graph import Operator, Phase, TrainingGraph
+from alpa_explore.graph import Operator, Phase, Ref, TrainingGraph
 from alpa_explore.graph.counts import VIEWS, is_matrix_product, is_view, packet
 from alpa_explore.graph.linear_layers import LinearLayer, linear_layers, weight_tensors
-from alpa_explore.graph.operator import Joined
+from alpa_explore.graph.operator import FusedKernel, Joined, mapped
 
 NEVER_FUSED = frozenset(
     {
@@ -53,13 +54,16 @@ _FUSIBLE = frozenset({"alpa_explore.rms_norm", "alpa_explore.rms_norm_backward"}
 _REDUCTIONS = frozenset({"aten.sum", "aten.mean", "aten.amax", "aten.var_mean"})
 
 
-def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
-    """`graph` with the bytes and launches of fused kernels; `layer_of` has the layer of each operator."""
+def fuse(graph: TrainingGraph, layer_of: Sequence[int], *, named: bool = False) -> TrainingGraph:
+    """`graph` with the bytes and launches of fused kernels; `layer_of` has the layer of each operator. Where they are
+    `named`, operators say which kernel they are part of, so that its time can be measured."""
     group_of = kernel_groups(graph, layer_of)
     view_of = _view_sources(graph)
     readers = _readers(graph, view_of)
     seen: set[tuple[int, int]] = set()
     launched: set[int] = set()
+    members: dict[int, list[int]] = defaultdict(list)
+    written_by: dict[int, list[int]] = defaultdict(list)
     operators = []
     for operator in graph.operators:
         group = group_of[operator.index]
@@ -75,6 +79,8 @@ def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
                 seen.add((group, base))
                 read += graph.tensors[tensor].bytes
         stored = [t for t in operator.outputs if t == graph.loss or any(group_of[r] != group for r in readers[t])]
+        members[group].append(operator.index)
+        written_by[group] += stored
         written = sum(graph.tensors[t].bytes for t in stored)
         operators.append(
             replace(
@@ -85,7 +91,47 @@ def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
             )
         )
         launched.add(group)
+    for group, parts in members.items() if named else ():
+        moved = sum(operators[i].bytes_accessed for i in parts)
+        kernel = _named(graph, layer_of, parts, tuple(written_by[group]), moved)
+        for index in parts:
+            operators[index] = replace(operators[index], fused=kernel)
     return replace(graph, operators=tuple(operators))
+
+
+def _named(
+    graph: TrainingGraph, layer_of: Sequence[int], parts: Sequence[int], written: tuple[int, ...], moved: int
+) -> FusedKernel:
+    inside = set(parts)
+    waiting = [(index, tensor) for index in parts for tensor in graph.operators[index].inputs]
+    while waiting:
+        index, tensor = waiting.pop()
+        producer = graph.tensors[tensor].producer
+        if producer in inside or producer is None or not is_view(graph.operators[producer].kind):
+            continue
+        if layer_of[producer] == layer_of[index]:  # else another stage may hold what it is a view of
+            inside.add(producer)
+            waiting += [(producer, read) for read in graph.operators[producer].inputs]
+    operators = [graph.operators[index] for index in sorted(inside)]
+    made = [tensor for operator in operators for tensor in operator.outputs]
+    read = tuple(dict.fromkeys(t for operator in operators for t in operator.inputs if t not in set(made)))
+    number = {tensor: place for place, tensor in enumerate((*read, *made))}
+
+    def numbered(part: object) -> object:
+        return number[part.tensor] if isinstance(part, Ref) else (type(part).__name__, part)
+
+    told = [
+        *((o.kind, mapped(o.arguments, numbered), mapped(o.keywords, numbered)) for o in operators),
+        [(graph.tensors[t].shape, graph.tensors[t].dtype) for t in number],
+        [number[t] for t in written],
+    ]
+    return FusedKernel(
+        name=sha256(repr(told).encode()).hexdigest()[:12],
+        bytes=moved,
+        operators=tuple(sorted(inside)),
+        inputs=read,
+        outputs=written,
+    )
 
 
 def is_fusible(operator: Operator, graph: TrainingGraph) -> bool:

@@ -72,7 +72,8 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     kinds = list(KernelKind)
     arithmetic = np.zeros(len(table.flops))
     grouped = table.kind == kinds.index(KernelKind.GROUPED_PRODUCT)
-    product = (table.kind == kinds.index(KernelKind.PRODUCT)) | grouped
+    unaligned = table.kind == kinds.index(KernelKind.UNALIGNED_PRODUCT)
+    product = (table.kind == kinds.index(KernelKind.PRODUCT)) | grouped | unaligned
     if product.any():
         peaks = np.array([device.peak(dtype) for dtype in table.dtypes])
         reached = peaks * [figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
@@ -89,6 +90,7 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
             )[product],
         )
         arithmetic[grouped] /= device.software.grouped_factor
+        arithmetic[unaligned] /= figures.unaligned_share
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
         (KernelKind.ATTENTION_BACKWARD, figures.attention_backward_share),

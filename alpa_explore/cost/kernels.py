@@ -39,6 +39,8 @@ class KernelKind(enum.StrEnum):
     """What limits a kernel: the figures by which it is priced."""
 
     PRODUCT = "product"
+    UNALIGNED_PRODUCT = "product of unaligned rows"
+    """Of plain PyTorch, whose rows are no multiples of 16 bytes in memory."""
     GROUPED_PRODUCT = "grouped product"
     """Products with a weight each, and rows of their own, in one kernel: the experts of a device."""
     ATTENTION = "attention"
@@ -58,6 +60,8 @@ class KernelName(NamedTuple):
     """Of the operator, its arguments and its local shapes."""
     family: str
     """Of all kernels that differ from it in their sizes alone."""
+    together: float = 0.0
+    """Bytes of the fused kernel that it is part of, which is timed as one; 0 for a kernel by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ class Kernel:
     Below 1, the share of one kernel of these sizes that the FLOPs and bytes are (`graph.operator.Joined`)."""
 
     name: KernelName | None = None
-    """On a device with timed kernels, where it runs by itself and not as part of another kernel."""
+    """On a device with timed kernels, where it is one that can be timed."""
 
     @property
     def is_view(self) -> bool:
@@ -187,6 +191,8 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
         return KernelKind.GROUPED_PRODUCT
     if operator.phase is Phase.UPDATE:
         return KernelKind.UPDATE
+    if operator.unfused is not None and operator.unfused.unaligned:
+        return KernelKind.UNALIGNED_PRODUCT
     return KernelKind.PRODUCT if heavy else KernelKind.MEMORY
 
 

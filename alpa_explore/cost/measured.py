@@ -2,7 +2,8 @@
 
 A kernel is known by its name: the operator with its arguments, and the local shapes and dtypes of what it reads and
 makes. One that was timed takes the measured seconds. One between two timed sizes of its family takes those of the
-formulas times a factor, measured over formula, that is interpolated in the logarithm of the size. Beyond the timed
+formulas times a factor, measured over formula, that is interpolated in the logarithm of the size. A kernel that
+torch.compile makes of several operators is timed as one, and gives each of them its own factor. Beyond the timed
 sizes, and in families that were not timed, it is the mean factor of what was timed of the same kind and dtype: else
 kernels would look fast because nobody timed them, and plans would be made of those. A strategy whose kernel
 cannot run on the device, for lack of memory or of an implementation, has no price, unless none of its operator runs.
@@ -43,11 +44,17 @@ def kernel_name(
 ) -> KernelName | None:
     """The name of what a device with timed kernels runs for an operator under a strategy.
 
-    None where that is not the operator alone: it is part of a larger kernel, computes in another precision than that
-    of its tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a
+    None where it is part of a larger kernel that is not timed, or computes in another precision than that of its
+    tensors. The step of an optimizer is named by how the software runs it. One that exchanges something has a
     name that is not timed: its seconds follow from others of its family.
     """
     if device.measured is None:
+        return None
+    if operator.fused is not None and operator.low is None:
+        family = f"compiled {operator.fused.name}"
+        share = strategy.work_share
+        return KernelName(f"{family} {share:.4g}", family, operator.fused.bytes * share)
+    if operator.phase is Phase.UPDATE and device.software.states == "8-bit":
         return None
     is_part = operator.joined is not None or not operator.launches or not operator.stored
     kind = packet(operator.kind)
@@ -58,7 +65,7 @@ def kernel_name(
     _, arguments, keywords, *_ = operator_signature(operator, places)
     digest = sha256(repr((arguments, keywords)).encode()).hexdigest()[:12]
     dtypes = ",".join(f"{t.dtype}{len(t.shape)}" for t in (*inputs, *outputs))
-    how = f" {device.software.update}" if operator.kind.startswith("optimizer.") else ""
+    how = f" {device.software.step}" if operator.kind.startswith("optimizer.") else ""
     family = f"{operator.kind}{how} {dtypes} {digest}"
     local = local_shapes(inputs, outputs, strategy, mesh_shape)
     shapes = " -> ".join(",".join("x".join(map(str, shape)) or "1" for shape in side) for side in local)
@@ -92,9 +99,9 @@ def with_measured(device: Device, kernels: Sequence[Kernel], seconds: Floats, fo
             continue
         timed = store.kernels.get(kernel.name.name)
         if timed is not None:
-            corrected[place] = timed.seconds
+            corrected[place] = factors.together.get(timed.name, 0.0) * corrected[place] or timed.seconds
             continue
-        size = kernel.flops if kernel.matrix else kernel.bytes_accessed
+        size = kernel.flops if kernel.matrix else kernel.name.together or kernel.bytes_accessed
         between = _between(*factors.families.get(kernel.name.family, ((), ())), size)
         if between is None:
             between = factors.classes.get((kernel.matrix, kernel.dtype, kernel.kind), 1.0)
@@ -121,6 +128,8 @@ def least_factor(device: Device, formulas: Formulas) -> float:
 class _Factors(NamedTuple):
     """Measured seconds over those of the formulas."""
 
+    together: Mapping[str, float]
+    """Name of a kernel of several operators -> its factor."""
     families: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     """Family -> (sizes ascending, factors); of kernels of equal size, as products of other shapes, the mean."""
     classes: Mapping[tuple[bool, str, KernelKind], float]
@@ -133,6 +142,7 @@ class _Factors(NamedTuple):
 @lru_cache(maxsize=32)
 def _factors(device: Device, formulas: Formulas) -> _Factors:
     assert device.measured is not None, "a device with measured kernels"
+    together: dict[str, float] = {}
     families: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
     classes: dict[tuple[bool, str, KernelKind], list[float]] = {}
     least = 1.0
@@ -143,6 +153,8 @@ def _factors(device: Device, formulas: Formulas) -> _Factors:
             if seconds > 0:
                 of_size.setdefault(kernel.size, []).append(kernel.seconds / seconds)
                 least = min(least, of_size[kernel.size][-1])
+                if family.startswith("compiled "):
+                    together[kernel.name] = of_size[kernel.size][-1]
         if of_size:
             means = tuple(geometric_mean(factors) for factors in of_size.values())
             families[family] = tuple(of_size), means
@@ -152,7 +164,7 @@ def _factors(device: Device, formulas: Formulas) -> _Factors:
     typical = {
         c: geometric_mean(of) for c, of in classes.items() if c[2] not in many or len(of) >= tuning.TYPICAL_FAMILIES
     }
-    return _Factors(families, typical, least)
+    return _Factors(together, families, typical, least)
 
 
 def _as_kernel(timed: MeasuredKernel) -> Kernel:

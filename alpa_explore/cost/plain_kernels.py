@@ -16,6 +16,13 @@ a kernel. All of a graph's operators of a kind are treated alike; the figures ar
 - Norms and log-softmax read their tensor again once they know its statistics.
 - Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered,
   the gate computed, results weighted, put back and summed, and backward added by sorted indices.
+- A fused optimizer step reads gradient and state once and writes weight and state. Torch's `foreach`, and the kernels
+  of each weight ('plain'), pass over the tensors several times (`FOREACH`). With a master copy of 16-bit weights their
+  gradients are cast to it, and the updated weights back; frameworks for large models do so in the fused kernel.
+
+Of any software, states of 'bfloat16' are what torch's optimizers keep of such weights, without a master copy; those of
+'8-bit' are moments of a byte with a float32 scale for each block (Dettmers et al., "8-bit Optimizers via Block-wise
+Quantization", ICLR 2022, arXiv 2110.02861), of one fused kernel.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from alpa_explore.cluster import Software
 from alpa_explore.cost import tuning
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TrainingGraph, Unfused
 from alpa_explore.graph.counts import ROUTED, attention_flops, attention_window, matrix_shapes, packet
@@ -36,6 +44,10 @@ _MASK, _CAUSAL, _SINK = 3, 4, 12
 """Places of arguments of attention."""
 _OF_TRANSFORMERS = "sdpa_attention.py"
 """The file of transformers that calls torch's attention."""
+FOREACH = {"adam": 18, "adamw": 20, "sgd": 3, "sgd_momentum": 8}
+"""Numbers that the kernels of a `foreach` step read and write for each element; those of each weight do the same."""
+BLOCK = 256
+"""Elements of 8-bit moments that share a scale."""
 _INDEX_BYTES = 8
 _PRODUCTS_OF_FLASH = {False: 1.0, True: 4 / 5}
 """Products of the backward pass over those of flash attention, which computes the scores again."""
@@ -142,7 +154,7 @@ def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused |
         unaligned += of.bytes * (multiple < 8)
     if rows == 8:
         return None
-    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows])
+    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows], unaligned=True)
 
 
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
@@ -156,10 +168,9 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     depth = weight.elements // first
     width = min(made, depth)
     share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
-    if made % 8 or depth % 8:
-        share *= tuning.UNALIGNED[4]
     # A compiler lays tensors out as cuDNN wants them.
-    return Unfused(slowdown=1 / share, moved_bytes=0 if fuses else 2 * operator.bytes_accessed)
+    moved = 0 if fuses else 2 * operator.bytes_accessed
+    return Unfused(slowdown=1 / share, moved_bytes=moved, unaligned=made % 8 > 0 or depth % 8 > 0)
 
 
 def _experts(operator: Operator, inputs: Sequence[Tensor], keeps: bool, fuses: bool) -> Unfused:
@@ -181,3 +192,38 @@ def _experts(operator: Operator, inputs: Sequence[Tensor], keeps: bool, fuses: b
     kept_inner = 0 if fuses else tuning.KEPT_OF_GATE[gate]
     kept = rows * ((kept_inner * inner + width + 1) * element + _PERMUTATIONS * _INDEX_BYTES)
     return Unfused(moved_bytes=moved, kept_bytes=kept * keeps)
+
+
+def as_software_updates(graph: TrainingGraph, software: Software) -> TrainingGraph:
+    """`graph` with the optimizer states and steps of its software."""
+    if not software.plain_loop and software.states == "float32":
+        return graph
+    operators, parameters = list(graph.operators), []
+    for parameter in graph.parameters:
+        weight, step = graph.tensors[parameter.tensor], graph.operators[parameter.update]
+        optimizer, element = step.kind.partition(".")[2], DTYPE_BYTES[weight.dtype]
+        moments = parameter.state_bytes_per_element // max(element, 4) - (element < 4)
+        moved = round(weight.elements * step_bytes(optimizer, moments, element, software))
+        operators[step.index] = replace(step, bytes_accessed=moved)
+        parameters.append(replace(parameter, state_bytes_per_element=state_bytes(moments, element, software)))
+    return replace(graph, operators=tuple(operators), parameters=tuple(parameters))
+
+
+def state_bytes(moments: float, element: int, software: Software) -> float:
+    """Bytes of optimizer state for each number of a weight, itself of `element` bytes: its moments, and the master copy
+    of 16 bits."""
+    if software.states == "8-bit":
+        return moments * (1 + 4 / BLOCK)
+    if element >= 4 or software.states == "bfloat16":
+        return moments * element
+    return 4 * moments + 4
+
+
+def step_bytes(optimizer: str, moments: float, element: int, software: Software) -> float:
+    """Bytes that a step moves for each number of a weight of `element` bytes."""
+    state = state_bytes(moments, element, software)
+    has_master = element < 4 and software.states == "float32"
+    if software.states == "8-bit" or not software.plain_loop:
+        return (2 if has_master else 3) * element + 2 * state  # the gradient is read and the weight written, else read
+    numbers = 3 + 2 * moments if software.update == "fused" else FOREACH[optimizer]
+    return (4 if has_master else element) * numbers + has_master * 2 * (4 + element)

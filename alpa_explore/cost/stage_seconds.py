@@ -6,6 +6,9 @@ microbatch). Where the software overlaps them, the pass takes
 
     p + exposed(S, p),  p = pace(H, D)          else    pace(H, D + S)
 
+In a loop in plain PyTorch nothing waits between the passes of a microbatch: while the device still computes the forward
+pass, the host launches the backward pass, of which D_F − H_F seconds are launched before it begins.
+
 Once an iteration gradients are summed over replicas (R) and updated weights gathered (G). Where they overlap, R hides
 behind a backward pass b, and G behind a forward pass f:
 
@@ -15,13 +18,14 @@ behind a backward pass b, and G behind a forward pass f:
 What is exchanged ahead of its use, block by block, waits for nothing but the links: so only its first and last block
 and what is longer than the pass show, and `pace` is for host and device alone, which wait for each other.
 
-All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks these two functions.
+All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks `passes_seconds` and
+`once_seconds`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,6 +66,13 @@ def pace(host_seconds: float, device_seconds: float, sharpness: float) -> float:
     if low <= 0.0:
         return high
     return high * float((1.0 + (low / high) ** sharpness) ** (1.0 / sharpness))
+
+
+def passes_seconds(forward: PassParts, backward: PassParts, software: Software) -> tuple[float, float]:
+    """Seconds of the forward and of the backward pass of a microbatch."""
+    ahead = max(forward.device - forward.host, 0.0) if software.plain_loop else 0.0
+    launched = replace(backward, host=max(backward.host - ahead, 0.0))
+    return pass_seconds(forward, software), pass_seconds(launched, software)
 
 
 def pass_seconds(parts: PassParts, software: Software) -> float:

@@ -18,9 +18,10 @@ EFFICIENT_ATTENTION = 0.6
 """Rate of PyTorch's memory-efficient attention over that of flash attention, as xFormers measured both."""
 LOOSE = ("float32", "float64")
 """Dtypes whose products do not run on matrix units of 16-byte rows: any size is as fast as a multiple of 8."""
-UNALIGNED = {4: 0.4, 2: 0.24, 1: 0.14}
-"""Rate of a product of 16 bits whose rows in memory are multiples of so many numbers, and not of 8: with 4,100, 4,097
-and 50,257 columns on an H100 284, 97 and 99 TFLOP/s of 715 (tests/validation/data/on_gpu); of 2 the geometric mean."""
+UNALIGNED = {4: 1.0, 2: 0.6, 1: 0.35}
+"""Rate of a product of 16 bits whose rows in memory are multiples of so many numbers, and not of 8, over
+`KernelFigures.unaligned_share`: with 4,100, 4,097 and 50,257 columns on an H100 284, 97 and 99 TFLOP/s of 715
+(tests/validation/data/on_gpu); of 2 the geometric mean."""
 SCORE_BYTES, CAST_BYTES = {False: 16, True: 28}, 6
 """Attention in float32: bytes that are read and written for each score, by whether it is the backward pass (products
 write and read it, the softmax reads and writes it), and for each element that is cast from 16 bits."""

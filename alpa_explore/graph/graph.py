@@ -19,7 +19,7 @@ class Parameter:
     """The tensor that the update operator reads."""
     update: int
     """Index of the update operator."""
-    state_bytes_per_element: int
+    state_bytes_per_element: float
     """Optimizer state (moments, fp32 master copy) beside the weight and its gradient."""
 
 

@@ -60,6 +60,22 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FusedKernel:
+    """The kernel that torch.compile makes of several operators."""
+
+    name: str
+    """A digest of its operators, their arguments and shapes."""
+    bytes: int
+    """That it reads and writes, whole."""
+    operators: tuple[int, ...] = field(compare=False, repr=False)
+    """In order, with the views before and between them."""
+    inputs: tuple[int, ...] = field(compare=False, repr=False)
+    """The tensors that it reads."""
+    outputs: tuple[int, ...] = field(compare=False, repr=False)
+    """The tensors that it writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unfused:
     """How an operator of the graph runs where software has no fused kernel for it. Bytes are of the whole operator, and
     divided as its work is."""
@@ -70,6 +86,8 @@ class Unfused:
     """Read and written by kernels beside its own."""
     kept_bytes: int = 0
     """Kept for the backward pass beside tensors of the graph."""
+    unaligned: bool = False
+    """Whether it is a product of rows that are no multiples of 16 bytes in memory (`KernelFigures.unaligned_share`)."""
     in_float32: bool = False
     """Whether it is attention as products of all scores in float32."""
     masked: bool = False
@@ -105,6 +123,8 @@ class Operator:
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
+    fused: FusedKernel | None = None
+    """Of software that compiles: the kernel that it is part of."""
     unfused: Unfused | None = None
     """Where software has no such kernel; its price alone, never its result, depends on it."""
     joined: Joined | None = None
@@ -170,6 +190,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.bytes_accessed,
         operator.launches,
         operator.stored,
+        operator.fused,
         operator.unfused,
         operator.low,
         operator.joined,

@@ -49,7 +49,7 @@ def fitting_cluster(
 ) -> FittingCluster | None:
     """The first cluster larger than that of `request` on which `graph` fits with the same options; None where no
     cluster that can be planned for is known to fit. Stops soon after `cancel` is set, or tuning.FIT_SECONDS later."""
-    weights, least = least_weight_bytes(graph), True
+    weights, least = least_weight_bytes(graph, request.cluster.software), True
     stop = _Deadline(cancel, tuning.FIT_SECONDS)
     for cluster in larger_clusters(request.cluster):
         if weights > sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds):

@@ -90,7 +90,7 @@ def nothing_fits(
 def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
     """Why no B can have a plan, in words, where that is known without a solve: a lower bound on the bytes that the
     devices hold at any B exceeds their memory. Otherwise ''."""
-    needed, memory = least_weight_bytes(graph), cluster.device.memory_bytes
+    needed, memory = least_weight_bytes(graph, cluster.software), cluster.device.memory_bytes
     room = sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds)
     if needed <= room:
         return ""

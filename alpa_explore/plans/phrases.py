@@ -51,9 +51,11 @@ def layout_phrase(degrees: Mapping[str, int], *more: str) -> str:
 
 
 def precision_phrase(model: ModelSummary, cluster: Cluster) -> str:
-    """'bfloat16', or 'bfloat16, linear layers priced in FP8': a program computes in the dtype of tensors."""
-    recipe = cluster.software.low_precision
-    return f"{model.precision}, linear layers priced in {RECIPES[recipe].label}" if recipe else model.precision
+    """'bfloat16', or 'bfloat16, linear layers priced in FP8, optimizer states in 8-bit': a program computes in the
+    dtype of tensors, and keeps states in float32."""
+    recipe, states = cluster.software.low_precision, cluster.software.states
+    lower = f", linear layers priced in {RECIPES[recipe].label}" if recipe else ""
+    return f"{model.precision}{lower}" + (f", optimizer states in {states}" if states != "float32" else "")
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -194,6 +194,7 @@ def test_hosts_share_the_kernels_of_a_plan_and_time_each_of_them_once(cluster, r
     assert found.timed == len(found.store.kernels) == len(told)
     assert found.plan_share == pytest.approx(1.0)
     assert all(kernel.seconds > 0 for kernel in found.store.kernels.values())
+    assert found.store.host == "; ".join(host.name for host in ax.attach(cluster, links=False).hosts)
     reported(gpus=[{"name": "H100", "uuid": "1", "memory_bytes": 2**36, "free_bytes": 2**36}])
     with pytest.raises(OptionError, match="one kind of device"):
         ax.profile(plan, scheduler=cluster)

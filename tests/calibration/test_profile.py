@@ -14,7 +14,7 @@ from alpa_explore.calibration.profiling.profile import Profiling, device, matter
 from alpa_explore.calibration.profiling.timing import Timed, timed, update
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
-from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
+from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store, this_host
 from alpa_explore.cluster.software import UPDATES
 from alpa_explore.cost.compute import compute_seconds, least_seconds
 from alpa_explore.cost.kernels import KernelKind
@@ -271,12 +271,15 @@ def test_kernels_of_one_device_are_not_taken_for_those_of_another(
         Cluster.parse(f"1x2:{name}+{path}")
 
 
-def test_kernels_of_another_torch_are_kept_and_both_are_named(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
-    old = here(software="torch 2.9").with_kernels(tuple(store(wanted[:1], 1.0).kernels.values()))
+def test_kernels_of_another_torch_or_machine_are_kept_and_both_are_named(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    old = here(software="torch 2.9", host="another").with_kernels(tuple(store(wanted[:1], 1.0).kernels.values()))
     for _ in range(2):
         found = profile(plan, seconds=1e-9, kind="cpu", store=old)
         assert found.known == 1
         assert found.store.software == f"torch 2.9; {here().software}"
+        assert found.store.host == f"another; {this_host()}"
         old = found.store
 
 
@@ -331,17 +334,34 @@ def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: 
     assert band_of(plan, "seconds") is None
     errors = []
     for kernels in (wanted[:1], wanted[:20], wanted):
-        made = replanned(plan, replace(store(kernels, 1.0), device="x86_64 CPU"))
+        made = replanned(plan, replace(store(kernels, 1.0), device="x86_64 CPU", host=this_host()))
         band, share = band_of(made, "seconds"), measured_share(made)
         assert band is not None
         assert share is not None
         assert band.fraction == pytest.approx(0.269 * share + 0.448 * (1 - share))
         assert f"{100 * share:.0f} % of the computing time" in plan_report(made)
+        assert "% of the computing time were timed on this device, x86_64 CPU (2026" in plan_report(made)
         errors.append(band.fraction)
         assert band_of(made, "bytes") is None, "kernels that were timed say nothing of memory"
     assert errors == sorted(errors, reverse=True)
     of_gpu = replanned(plan, replace(store(wanted, 1.0), device="NVIDIA H100 80GB HBM3"))
     assert band_of(of_gpu, "seconds") is None, "of GPUs there is no record of plans with timed kernels"
+
+
+@pytest.mark.parametrize("host", ["", "another", f"{this_host()}; another"])
+def test_kernels_of_another_machine_are_of_this_kind_of_device_and_have_the_band_of_formulas(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory, host: str
+) -> None:
+    body = replace(store(wanted, 2.0), device="x86_64 CPU", host=host).as_json()
+    if not host:
+        del body["host"]  # as in older files
+    path = tmp_path_factory.mktemp("stores") / "kernels.json"
+    path.write_text(json.dumps(body))
+    made = replanned(plan, read_kernel_store(str(path)))
+    assert made.predicted.iteration_seconds > 1.2 * plan.predicted.iteration_seconds, "their times are used"
+    assert band_of(made, "seconds") == band_of(plan, "seconds")
+    named = f"host {host}, 2026" if host else "2026"
+    assert f"timed on this kind of device, x86_64 CPU ({named}" in plan_report(made)
 
 
 def _family(wanted: WantedKernel) -> str:
@@ -394,7 +414,7 @@ def test_each_software_has_its_own_times_of_updates(plan: ax.Plan) -> None:
         for software in ("alpa", "eager", "megatron")
     }
     ways = {of: {name.split()[1] for name in found if name.startswith("optimizer")} for of, found in names.items()}
-    assert ways == {"alpa": {"plain"}, "eager": {"foreach"}, "megatron": {"fused"}}
+    assert ways == {"alpa": {"plain"}, "eager": {"fused"}, "megatron": {"fused"}}
 
 
 class Heads(torch.nn.Module):

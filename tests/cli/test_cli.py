@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,14 @@ class TestPlan:
             "sharding: 0 of 2 (0 %), 0.0 s, time left not known yet",
             "sharding: 2 of 2 (100 %), 3.0 s",
         ]
+
+    def test_the_optimizer_states_reach_the_planner(self, asked: dict[str, Any], capsys: Capture) -> None:
+        assert cli.main([*PLAN, "--optimizer-states", "8-bit"]) == 0
+        cluster = Cluster.parse("2x4:v100")
+        assert asked["request"].cluster.software == replace(cluster.software, states="8-bit")
+        with pytest.raises(SystemExit):
+            cli.main([*PLAN, "--optimizer-states", "4-bit"])
+        assert "invalid choice: '4-bit'" in capsys.readouterr().err
 
     def test_options_reach_the_planner(self, asked: dict[str, Any]) -> None:
         more = "-B 16 --delta 0.25 --layers 3 --solver cbc --scheduler serial --precision float32 --no-remat --no-cache"

@@ -1,6 +1,7 @@
 """The pace of host and device, and the host time of a stage."""
 
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import pace
+from alpa_explore.cost.stage_seconds import PassParts, pace, passes_seconds
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
@@ -26,6 +27,22 @@ def test_the_pace_lies_between_the_slower_one_and_the_sum(sharpness: float) -> N
         assert max(host, device) <= pace(host, device, sharpness) <= host + device + 1e-12
     assert pace(1.0, 1.0, 1.0) == pytest.approx(2.0)
     assert pace(1.0, 10.0, 10.0) == pytest.approx(10.0)
+
+
+def test_in_a_plain_loop_the_host_runs_ahead_of_the_device_into_the_backward_pass() -> None:
+    """Against a device that runs kernels one after the other, each of them once the host has launched it."""
+    software = Software(plain_loop=True, gradient_sync="overlapped", pace_sharpness=200.0)
+    for forward, backward in product(product((1.0, 2.0, 5.0), repeat=2), repeat=2):
+        parts = [PassParts(host=host, device=device, stored=0.0) for host, device in (forward, backward)]
+        launched = done = 0.0
+        for host, device in (forward, backward):
+            for _ in range(1000):
+                launched += host / 1000
+                done = max(done, launched) + device / 1000
+        first, second = passes_seconds(*parts, software)
+        assert first + second == pytest.approx(done, rel=0.01)
+        waiting = passes_seconds(*parts, replace(software, plain_loop=False))
+        assert sum(waiting) == pytest.approx(max(forward) + max(backward), rel=0.01)
 
 
 SECONDS = st.floats(1e-6, 1.0)

@@ -15,7 +15,7 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
 from alpa_explore.calibration.profiling.timing import NotTimed, Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
-from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
+from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel, this_host
 from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import CancelledError, OptionError
@@ -85,6 +85,8 @@ class Profiling:
             for wanted in kernels:
                 if self._is_over():
                     return
+                if wanted.is_compiled and any(why.startswith(_NO_COMPILER) for why in self._untimed.values()):
+                    continue  # nor would it be compiled
                 if wanted.name not in given:
                     given.add(wanted.name)
                     yield wanted
@@ -190,6 +192,7 @@ def profile_here(
     return profiling.result()
 
 
+_NO_COMPILER = "torch.compile finds no compiler"
 _CANNOT_RUN = re.compile(r"out of memory|can't allocate memory|not implemented|not supported|CUDA error", re.IGNORECASE)
 """In torch's words; not that an input has a value that the kernel does not take."""
 
@@ -202,6 +205,9 @@ def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
         if measured.spread > tuning.STEADY:
             measured = min(measured, timed(wanted, kind), key=lambda each: each.spread)
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
+        if type(getattr(error, "inner_exception", error)).__name__ in ("InvalidCxxCompiler", "TritonMissing"):
+            remedy = "Install g++ (apt install g++), for a GPU Triton (pip install triton), and profile again"
+            return NotTimed(f"{_NO_COMPILER}, so fused kernels keep the price of the formulas. {remedy}.", runs=True)
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         cannot = isinstance(error, torch.OutOfMemoryError | NotImplementedError) or _CANNOT_RUN.search(str(error))
         return NotTimed(why, runs=not cannot)
@@ -210,16 +216,19 @@ def timed_or_why(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
 
 def device(kind: str) -> dict[str, str]:
     """What a store says of the device of this process."""
-    return {"device": device_name(kind), "driver": driver_version(kind), "software": software_versions(kind)}
+    return {
+        "device": device_name(kind),
+        "driver": driver_version(kind),
+        "software": software_versions(kind),
+        "host": this_host(),
+    }
 
 
 def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str]) -> KernelStore:
     """`store`, or a new one for this device. OptionError where the plan or the store is of another device; kernels of
-    another driver or torch are kept, and the store names both."""
+    another driver, torch or machine are kept, and the store names both."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = KernelStore(
-        device=device["device"], driver=device["driver"], software=device["software"], date=today, kernels={}
-    )
+    here = KernelStore(date=today, kernels={}, **device)  # type: ignore[arg-type]  # texts alone
     name = plan.cluster.device.name
     if name in preset_names() and not here.may_be_of(name):
         raise OptionError(
@@ -235,8 +244,13 @@ def checked_store(plan: Plan, store: KernelStore | None, device: dict[str, str])
             found=f"{store.device}, and this is {here.device}",
             remedy="Name another file: a store is of one kind of device.",
         )
-    return replace(store, driver=_both(store.driver, here.driver), software=_both(store.software, here.software))
+    return replace(
+        store,
+        driver=_both(store.driver, here.driver),
+        software=_both(store.software, here.software),
+        host=_both(store.host, here.host),
+    )
 
 
 def _both(before: str, now: str) -> str:
-    return before if now in before.split("; ") else f"{before}; {now}"
+    return before if now in before.split("; ") else f"{before or 'unknown'}; {now}"

@@ -12,10 +12,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
@@ -23,6 +25,7 @@ from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
 from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.fused.rms_norm import rms_norm, rms_norm_backward
 
 _RATE = 1e-3
 
@@ -71,9 +74,13 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     high = 2 if wanted.update else _bound_of_indices(wanted)
     size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), most)
-    sets = [_inputs(wanted, high, clock.kind) for _ in range(copies)]
+    sets = [random_inputs(wanted, high, clock.kind) for _ in range(copies)]
     step: Callable[[], object]
-    step, calls = (update(wanted, sets), copies) if wanted.update else (_in_turn(wanted, sets, clock.kind), 1)
+    if wanted.update:
+        step, calls = update(wanted, sets), copies
+    else:
+        run = as_compiled(wanted, sets[0]) if wanted.is_compiled else partial(run_kernel, wanted, clock.kind)
+        step, calls = _in_turn(sets, run), 1
     host: list[float] = []
 
     def kernel() -> None:
@@ -92,20 +99,32 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     )
 
 
-def _in_turn(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]], device: str) -> Callable[[], object]:
+def _in_turn(sets: Sequence[Sequence[Tensor]], kernel: Callable[..., object]) -> Callable[[], object]:
     turns = itertools.cycle(sets)
-    return lambda: _run(wanted, next(turns), device)
+    return lambda: kernel(*next(turns))
+
+
+def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
+    """The operators of a kernel as torch.compile makes them, those of this library written out in torch's."""
+    written_out = {kernel._opoverload: kernel._init_fn for kernel in (rms_norm, rms_norm_backward)}
+
+    together = partial(run_kernel, wanted, str(inputs[0].device))
+    traced = make_fx(together, decomposition_table=written_out)(*inputs)
+    # One process compiles: none is left behind.
+    kernel: Callable[..., object] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
+    return kernel
 
 
 def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[], Sequence[Tensor]]:
     """A step of the optimizer on all (weight, gradient) of `sets`, as `wanted.update` says; it returns the weights."""
     kind, (weights, gradients) = str(wanted.call.steps[0].kind), zip(*sets, strict=True)
-    if wanted.update == "plain":  # as this library's runtime has it
+    how, _, states = wanted.update.partition(" ")
+    if how == "plain" and not states:  # as this library's runtime has it
         pieces = [PieceOptimizer(kind, weight, _RATE) for weight in weights]
         return lambda: [piece.step(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
-    masters = [torch.nn.Parameter(w.clone() if w.dtype.itemsize >= 4 else w.float()) for w in weights]
+    masters = [torch.nn.Parameter(w.clone() if states or w.dtype.itemsize >= 4 else w.float()) for w in weights]
     optimizer = OPTIMIZERS[kind](masters, _RATE)
-    optimizer.param_groups[0].update(foreach=wanted.update == "foreach", fused=wanted.update == "fused")
+    optimizer.param_groups[0].update(foreach=how == "foreach", fused=how == "fused")
 
     def step() -> Sequence[Tensor]:
         for master, gradient in zip(masters, gradients, strict=True):
@@ -120,12 +139,14 @@ def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[
     return step
 
 
-def _run(wanted: WantedKernel, inputs: Sequence[Tensor], device: str) -> None:
+def run_kernel(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What the operators of a kernel make of `inputs`, one after the other."""
     values = dict(enumerate(inputs))
     for step in wanted.call.steps:
         assert isinstance(step, Operator), "a kernel that is timed has no collectives"
         made = run_operator(step, {t: values[t] for t in step.inputs}, device)
         values.update(zip(step.outputs, made, strict=True))
+    return tuple(values[output] for output in wanted.call.outputs)
 
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
@@ -135,14 +156,15 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
-            _run(wanted, _inputs(wanted, high, "cpu"), "cpu")
+            run_kernel(wanted, "cpu", *random_inputs(wanted, high, "cpu"))
         except (IndexError, RuntimeError):
             continue
         return high
     return 2
 
 
-def _inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
+def random_inputs(wanted: WantedKernel, high: int, device: str) -> list[Tensor]:
+    """Random inputs of a kernel on a device, laid out as it reads them; integers are below `high`."""
     drawn = []
     for shape, name, order in wanted.inputs:
         laid_out = _input(tuple(shape[dim] for dim in order), _dtype(name), high, signed=wanted.kernel.matrix)

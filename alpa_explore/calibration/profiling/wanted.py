@@ -13,13 +13,14 @@ from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.compute import formula_seconds
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import Operator, Ref, TrainingGraph
+from alpa_explore.graph.operator import FusedKernel
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.sharding.local.local_call import LocalCall, localize
 from alpa_explore.sharding.local.steps import LocalCollective
-from alpa_explore.sharding.spec import local_shape
+from alpa_explore.sharding.spec import Spec, local_shape
 from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.tracing.aten import run_operator
 
@@ -37,7 +38,7 @@ class WantedKernel:
     """(shape, dtype, dims as they lie in memory, outermost first), as the first such operator of the model reads it: a
     transposed input is timed so."""
     update: str
-    """How the step of an optimizer runs (`Software.update`); '' for all other kernels."""
+    """How the step of an optimizer runs (`Software.step`); '' for all other kernels."""
     plan_seconds: float
     """That it takes in a microbatch of the plan, by the formulas; 0 for one that only other strategies need."""
     seconds: float
@@ -48,6 +49,11 @@ class WantedKernel:
         """In a store."""
         assert self.kernel.name is not None, "a wanted kernel has a name"
         return self.kernel.name.name
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether torch.compile makes it of several operators."""
+        return self.kernel.name is not None and self.kernel.name.together > 0
 
     @property
     def calls(self) -> float:
@@ -61,6 +67,11 @@ def plan_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
     details = details_of(plan)
     device = replace(plan.cluster.device, measured=_NOTHING)
     found: dict[str, WantedKernel] = {}
+
+    def add(wanted: WantedKernel, times: float) -> None:
+        before = found[wanted.name].plan_seconds if wanted.name in found else 0.0
+        found[wanted.name] = replace(wanted, plan_seconds=before + times * wanted.seconds)
+
     for stage in plan.stages:
         problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
         decision = stage_decision(problem, choices, stage.devices)
@@ -69,10 +80,9 @@ def plan_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
         updates = {graph.parameters[weight].update: strategy for weight, strategy in decision.updates.items()}
         for index, strategy in (*decision.strategies.items(), *updates.items()):
             for wanted in _wanted(model, graph, index, [strategy]):
-                known = found.get(wanted.name)
-                before = 0.0 if known is None else known.plan_seconds
-                times = 1 / plan.options.num_microbatches if index in updates else 1.0
-                found[wanted.name] = replace(wanted, plan_seconds=before + times * wanted.seconds)
+                add(wanted, 1 / plan.options.num_microbatches if index in updates else 1.0)
+        for wanted in _compiled(model, graph, decision.strategies):
+            add(wanted, 1.0)
     return tuple(sorted(found.values(), key=lambda wanted: -wanted.plan_seconds))
 
 
@@ -108,7 +118,7 @@ def _wanted(
         return
     for strategy in strategies:
         kernel = model.kernel(operator, tensors, strategy)
-        if kernel.name is None or kernel.is_view:
+        if kernel.name is None or kernel.name.together or kernel.is_view:
             continue
         call = localize(operator, tensors, strategy, shape, (0,) * len(shape))
         if any(isinstance(step, LocalCollective) for step in call.steps):
@@ -120,10 +130,75 @@ def _wanted(
                 (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype, order_in_memory(graph)[t])
                 for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
             ),
-            update=model.device.software.update if operator.kind.startswith("optimizer.") else "",
+            update=model.device.software.step if operator.kind.startswith("optimizer.") else "",
             plan_seconds=0.0,
             seconds=_formula(model.device, kernel),
         )
+
+
+def _compiled(model: CostModel, graph: TrainingGraph, strategies: Mapping[int, Strategy]) -> Iterator[WantedKernel]:
+    """The kernels that a compiler makes of several operators of a stage: those inside which no tensor is resharded."""
+    fused = (graph.operators[index].fused for index in strategies)
+    for kernel in {each.operators: each for each in fused if each is not None}.values():
+        if not kernel.inputs or not strategies.keys() >= set(kernel.operators):
+            continue
+        call, specs = _joined_call(model, graph, kernel, strategies)
+        of = [model.kernel(graph.operators[i], graph.tensors, strategies[i]) for i in kernel.operators]
+        parts = [part for part in of if part.name is not None and part.name.together and not part.is_view]
+        if call is None or not parts:
+            continue
+        whole = replace(
+            max(parts, key=lambda part: part.bytes_accessed),
+            flops=sum(part.flops for part in parts),
+            bytes_accessed=sum(part.bytes_accessed for part in parts),
+            steps=len(parts),
+        )
+        yield WantedKernel(
+            kernel=whole,
+            call=call,
+            inputs=tuple(
+                (
+                    local_shape(specs[t], graph.tensors[t].shape, model.mesh.shape),
+                    graph.tensors[t].dtype,
+                    order_in_memory(graph)[t],
+                )
+                for t in kernel.inputs
+            ),
+            update="",
+            plan_seconds=0.0,
+            seconds=_formula(model.device, whole),
+        )
+
+
+def _joined_call(
+    model: CostModel, graph: TrainingGraph, kernel: FusedKernel, strategies: Mapping[int, Strategy]
+) -> tuple[LocalCall | None, Mapping[int, Spec]]:
+    """(the steps of all operators of a kernel as one call, the spec of each tensor); None for the call where a
+    collective is among them."""
+    shape, specs, steps = model.mesh.shape, dict[int, Spec](), list[Operator]()
+    values, following = {tensor: number for number, tensor in enumerate(kernel.inputs)}, len(kernel.inputs)
+    for index in kernel.operators:
+        operator, strategy = graph.operators[index], strategies[index]
+        local = localize(operator, graph.tensors, strategy, shape, (0,) * len(shape))
+        number = {place: values[tensor] for place, tensor in enumerate(operator.inputs)}
+        for tensor, spec in zip(operator.inputs, strategy.inputs, strict=True):
+            if specs.setdefault(tensor, spec) != spec:
+                return None, specs
+        for step in local.steps:
+            if isinstance(step, LocalCollective):
+                return None, specs
+            for made in step.outputs:
+                number[made], following = following, following + 1
+            steps.append(_renumbered(step, number))
+        values |= {tensor: number[value] for tensor, value in zip(operator.outputs, local.outputs, strict=True)}
+        specs |= dict(zip(operator.outputs, strategy.outputs, strict=True))
+    return LocalCall(steps=tuple(steps), outputs=tuple(values[tensor] for tensor in kernel.outputs)), specs
+
+
+def _renumbered(step: Operator, number: Mapping[int, int]) -> Operator:
+    refs = step.mapped(lambda part: Ref(number[part.tensor]) if isinstance(part, Ref) else part)
+    inputs, outputs = (tuple(number[value] for value in side) for side in (step.inputs, step.outputs))
+    return replace(refs, inputs=inputs, outputs=outputs)
 
 
 # Memo of a pure function.

@@ -15,6 +15,7 @@ from alpa_explore.cli.options import (
     add_layering,
     add_model,
     add_question,
+    add_states,
     chosen_cluster,
     chosen_model,
 )
@@ -59,6 +60,7 @@ def add(command: Any) -> None:
     add_model(argument)
     add_cluster(argument)
     add_question(argument)
+    add_states(argument)
     argument("-B --num-microbatches N  microbatches (default: the paper's)", int)
     add_layering(argument)
     argument(

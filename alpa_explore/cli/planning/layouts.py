@@ -9,6 +9,7 @@ from alpa_explore.cli.options import (
     add_figure,
     add_model,
     add_question,
+    add_states,
     chosen_cluster,
     chosen_model,
     refuse_microbatches,
@@ -36,6 +37,7 @@ def add(command: Any) -> None:
     add_model(argument)
     add_cluster(argument)
     add_question(argument)
+    add_states(argument)
     refuse_microbatches(argument)
     argument("--top N  layouts that are printed (default: 12)", int, default=12)
     argument("--plan FILE  a plan file that is named as a layout, and compared")

@@ -19,6 +19,7 @@ from alpa_explore.cli.options import (
     add_layering,
     add_model,
     add_question,
+    add_states,
     chosen_cluster,
     chosen_model,
 )
@@ -68,6 +69,7 @@ def add(command: Any) -> None:
     )
     add_hosts(argument)
     add_question(argument)
+    add_states(argument)
     argument(
         "-B --num-microbatches N  microbatches per iteration, a divisor of the global batch (default: the paper's); "
         "auto: try all and print a table",

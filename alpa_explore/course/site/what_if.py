@@ -13,11 +13,12 @@ from typing import Any
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout
-from alpa_explore.baselines.layout_price import HALF, OPTIMIZER_BYTES, UPDATE_BYTES, part_seconds
+from alpa_explore.baselines.layout_price import HALF, MOMENTS, part_seconds, update_bytes
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.compute import adding_seconds
+from alpa_explore.cost.plain_kernels import state_bytes
 from alpa_explore.execution.executors import Executor
 from alpa_explore.planner.resources import Resources
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts
@@ -145,14 +146,14 @@ def _machine(cluster: Cluster) -> dict[str, Any]:
         "peak": device.peak("bfloat16"),
         "adding": line(lambda size: adding_seconds(device, size, HALF, 0.0)),
         "adding_tensor": float(adding_seconds(device, 0.0, HALF, 1.0)),
-        "update": UPDATE_BYTES / (device.memory_bandwidth * device.memory_efficiency),
+        "update": update_bytes(software) / (device.memory_bandwidth * device.memory_efficiency),
         "send_inside": line(lambda size: send_seconds(cluster, size, crosses_nodes=False)),
         "send_between": line(lambda size: send_seconds(cluster, size, crosses_nodes=True)),
         "tied": [cluster.inside_node.bandwidth, cluster.between_nodes.bandwidth / cluster.devices_per_node],
         "element": {
             "weight": HALF,
             "gradient": software.gradient_element_bytes("bfloat16", HALF),
-            "optimizer": OPTIMIZER_BYTES,
+            "optimizer": state_bytes(MOMENTS, HALF, software),
         },
     }
 

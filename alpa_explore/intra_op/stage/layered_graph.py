@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse, join_projections
-from alpa_explore.cost.plain_kernels import as_plain_pytorch
+from alpa_explore.cost.plain_kernels import as_plain_pytorch, as_software_updates
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
@@ -165,9 +165,11 @@ def assign_layers_each(
         graph = join_projections(graph)
     if software is not None and software.low_precision:
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
+    if software is not None:
+        graph = as_software_updates(graph, software)
     unfused = graph
     if software is not None and software.fuses_pointwise:
-        graph = fuse(graph, layer_of)
+        graph = fuse(graph, layer_of, named=software.plain_loop)
     plain = software is not None and software.plain_loop
     storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1

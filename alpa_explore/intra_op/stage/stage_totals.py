@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
+from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 
@@ -125,7 +125,7 @@ def totals_of(figures: Sequence[float], workspace_bytes: float, stage: StageGrap
         gathered=figures[Figure.GATHERED],
         update=figures[Figure.ITERATION] - figures[Figure.EXPOSED_ONCE],
     )
-    seconds = [pass_seconds(parts, software) for parts in (forward, backward)]
+    seconds = passes_seconds(forward, backward, software)
     return StageTotals(
         microbatch_seconds=figures[Figure.MICROBATCH],
         iteration_seconds=once_seconds(once, software, forward=seconds[0], backward=seconds[1]),

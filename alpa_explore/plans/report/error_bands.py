@@ -33,7 +33,7 @@ def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
 
 def _band(plan: PlanValue, quantity: Quantity) -> Band | None:
     band, store, share = error_band(_case(plan), quantity), plan.cluster.device.measured, measured_share(plan)
-    if quantity == "bytes" or store is None or share is None or plan.cluster.others:
+    if quantity == "bytes" or store is None or share is None or plan.cluster.others or not store.of_this_host:
         return band
     return band_with_timed(band, share, store.device)
 
@@ -74,12 +74,16 @@ def measured_share(plan: PlanValue) -> float | None:
 
 
 def measured_sentence(plan: PlanValue) -> str:
-    """'Kernels with 93 % of the computing time were timed on NVIDIA H100 (date, torch …).'; '' where none were."""
+    """'Kernels with 93 % of the computing time were timed on this device, NVIDIA H100 (date, torch …); the rest is
+    modelled.', or 'on this kind of device' where another machine has it; '' where none were."""
     share, store = measured_share(plan), plan.cluster.device.measured
     if share is None or store is None:
         return ""
-    where = f"{store.device} ({store.date}, {store.software})"
-    text = f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+    which = "this device" if store.of_this_host else "this kind of device"
+    host = f"host {store.host}, " if store.host and not store.of_this_host else ""
+    where = printable(f"{store.device} ({host}{store.date}, {store.software})")
+    text = f"Kernels with {units.percent(share)} of the computing time were timed on {which}, {where}"
+    text += "; the rest is modelled." if share < 1 else "."
     for name, why in tuple(store.failed.items())[:1]:
         of = f"{len(store.failed):,} did not run there, as" if len(store.failed) > 1 else "One did not run there,"
         text += f" {of} {printable(name)} ({printable(why)}): strategies that need such a kernel have no price."

@@ -39,7 +39,7 @@ def _of_rank(program: Program, rank: int) -> LiveBytes:
         now += task_bytes.change_bytes
     graph = program.graph
     state_bytes = sum(
-        graph.parameters[parameter].state_bytes_per_element * gradient.numel()
+        int(graph.parameters[parameter].state_bytes_per_element) * gradient.numel()
         for parameter, _, gradient in executor.gradients
     )
     return LiveBytes(lasting_bytes=lasting, peak_bytes=peak, optimizer_bytes=state_bytes)

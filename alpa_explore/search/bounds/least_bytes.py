@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from itertools import combinations_with_replacement
 
+from alpa_explore.cluster import Software
+from alpa_explore.cost.plain_kernels import as_software_updates
 from alpa_explore.graph import GIVEN_KINDS, Phase, TrainingGraph
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 
@@ -15,9 +17,10 @@ LayerBytes = Mapping[frozenset[int], float]
 """Bytes by the set of layers that hold them; a stage holds them if it has one of these layers."""
 
 
-def least_weight_bytes(graph: TrainingGraph) -> float:
+def least_weight_bytes(graph: TrainingGraph, software: Software) -> float:
     """A lower bound on the bytes of weights (frozen ones and buffers, too), gradients and optimizer states on all
-    devices, in any plan at any B."""
+    devices, in any plan of this software at any B."""
+    graph = as_software_updates(graph, software)
     return _held_by(_weights(assign_layers(graph, (0,) * len(graph.forward_operators))), (0, 0))
 
 

@@ -59,7 +59,10 @@ def test_the_share_of_the_time_that_was_timed_on_the_device_stands_with_the_erro
     cluster = modelled.cluster.with_changes(measured=store)
     html = verdict.verdict_html(replace(modelled, cluster=cluster, stages=stages))
     assert ">no run like it · 75 % timed</p>" in html
-    assert "Kernels with 75 % of the computing time were timed on NVIDIA V100 (2026-11-29, torch 2.13)." in html
+    assert (
+        "75 % of the computing time were timed on this kind of device, NVIDIA V100 (2026-11-29, torch 2.13); the"
+        in html
+    )
     html = verdict.verdict_html(modelled)
     assert "timed</p>" not in html
     assert "No kernel was timed on this device" in html
