@@ -117,8 +117,9 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
         legal = legal_choices(problem)
         if not legal:
             continue
-        limit = float(np.quantile([peak(items, c) for c in legal], 0.2))
-        optimum = min(problem.evaluate(c) for c in legal if peak(items, c) <= limit)
+        peaks = [peak(items, c) for c in legal]
+        limit = float(np.quantile(peaks, 0.2))
+        optimum = min(problem.evaluate(c) for c, most in zip(legal, peaks, strict=True) if most <= limit)
         result = Found(problem)
         instance = SearchProblem.of(problem, MemoryLimit.of(items, limit))
         anneal_within(instance, result, time.process_time() + 0.25, seed=case)
