@@ -18,7 +18,7 @@ from alpa_explore.iopddl.condense import condense
 from alpa_explore.iopddl.profile_kernels import hold
 from alpa_explore.iopddl.search import solve_within
 from alpa_explore.iopddl.walk import SearchProblem, Walk
-from tests.intra_op.problems import whole_numbers
+from tests.intra_op.problems import legal_choices, whole_numbers
 
 
 def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
@@ -45,11 +45,6 @@ def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
 
 def peak(items, choices):
     return max(sum(i.usage[choices[i.node]] for i in items if i.start <= t < i.end) for t in range(9))
-
-
-def legal_choices(problem):
-    every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-    return [c for c in every if is_legal(problem, c)]
 
 
 def every_strategy(problem):
