@@ -140,6 +140,13 @@ def test_a_report_has_each_test_once_and_groups_those_whose_set_up_failed() -> N
     assert "page" in found.failures[1].text
 
 
+def test_a_report_of_a_run_that_was_interrupted_is_read() -> None:
+    """Fault of this suite: pytest then reports a case without a name, and what had run until then was lost."""
+    cases = '<testcase classname="tests.test_tiers" name="good"/><testcase classname="" name=""><error/></testcase>'
+    found = read_report(f"<testsuites>{cases}</testsuites>", code=2, root=tiers.ROOT)
+    assert (found.passed, found.failed, found.spent[0].test) == (1, 1, "tests/test_tiers.py::good")
+
+
 @pytest.mark.distributed
 @pytest.mark.parametrize("beside", [False, True])
 def test_pytest_itself_is_asked_and_read_rightly(tmp_path: Path, monkeypatch, capfd, beside) -> None:

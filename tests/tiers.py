@@ -359,7 +359,7 @@ def read_report(report: str, *, code: int, root: Path) -> Results:
 
 def name_of(case: ElementTree.Element, root: Path) -> str:
     """pytest's name of a test: the report has dots in place of the separators of its file's path."""
-    parts = case.get("classname", "").split(".")
+    parts = [part for part in case.get("classname", "").split(".") if part]
     for end in range(len(parts), 0, -1):
         path = Path(*parts[:end]).with_suffix(".py")
         if (root / path).is_file():

@@ -22,6 +22,11 @@ PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 0.1
 
 
+def limit_seconds() -> float:
+    """Of a wait that is no `until`, for the end of a process above all: it takes a number once, and that grows too."""
+    return LIMIT_SECONDS * patience()
+
+
 def until(
     state: Callable[[], T],
     what: str | Callable[[], object],

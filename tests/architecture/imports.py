@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from tests.architecture.sources import PACKAGES, ROOT, syntax_tree
+from tests.architecture.sources import PACKAGES, ROOT, statements, syntax_tree
 
 
 def module_name(path: Path, root: Path) -> str:
@@ -29,7 +29,7 @@ def modules() -> Mapping[str, Path]:
 
 def imported(tree: ast.Module, known: Mapping[str, object]) -> Iterator[str]:
     """The modules among `known` that a file imports anywhere."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,6 +1,7 @@
 """The files that the architecture tests read."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,16 @@ def files(*suffixes: str, folders: tuple[str, ...] = FOLDERS) -> list[Path]:
 def syntax_tree(path: Path) -> ast.Module:
     """The parsed source of a Python file."""
     return ast.parse(path.read_text(), filename=str(path))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements of a module, also those inside others; without the expressions in them, nine of ten nodes."""
+    inside: list[ast.AST] = [tree]
+    while inside:
+        node = inside.pop()
+        yield node
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inside += getattr(node, part, ())
 
 
 def name_of(path: Path) -> str:

@@ -2,12 +2,13 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.imports import children, import_graph, modules, packages
-from tests.architecture.sources import PACKAGES, ROOT, files, name_of, syntax_tree
+from tests.architecture.sources import PACKAGES, ROOT, files, name_of, statements, syntax_tree
 
 MOST_FILES = 14
 """About a dozen Python files in a folder, its guide included."""
@@ -64,11 +65,12 @@ def test_the_guide_of_a_room_names_all_that_is_in_it(package: str) -> None:
     assert sorted(set(children(import_graph(), package)) - words - {"__main__"}) == []
 
 
+@cache
 def concepts() -> dict[str, set[str]]:
     """Package -> its classes, errors apart, that other packages import."""
     found: dict[str, set[str]] = {}
     for name, path in modules().items():
-        for node in ast.walk(syntax_tree(path)):
+        for node in statements(syntax_tree(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("alpa_explore."):
                 package = ".".join((node.module or "").split(".")[:2])
                 if modules()[package].name == "__init__.py" and not f"{name}.".startswith(f"{package}."):
@@ -170,7 +172,7 @@ def state(tree: ast.Module) -> set[str]:
         return node.id if isinstance(node, ast.Name) else ""
 
     changed = set()
-    for function in ast.walk(tree):
+    for function in ast.walk(tree) if held else ():  # few modules hold anything
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
         for node in ast.walk(function):

@@ -26,7 +26,7 @@ from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.rules import RULES
 from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import until
 
 PLAN = ("plan", "gpt-tiny", "--cluster", "2x4:v100")
 FIRST = Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0)
@@ -178,7 +178,7 @@ class TestPlan:
             assert running.cancel is not None
             running.progress(FIRST)
             signal.raise_signal(signal.SIGINT)
-            assert running.cancel.wait(LIMIT_SECONDS)
+            until(running.cancel.is_set, "the work is cancelled")
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
 
         monkeypatch.setattr(interface, "planned", plan)
@@ -200,7 +200,7 @@ class TestPlan:
             assert running.cancel is not None
             running.progress(FIRST)
             signal.raise_signal(signal.SIGINT)
-            assert running.cancel.wait(LIMIT_SECONDS)
+            until(running.cancel.is_set, "the work is cancelled")
             error = CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
             error.known = best
             raise error

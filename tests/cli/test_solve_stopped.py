@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.iopddl.evaluator import evaluate_file
-from tests.waiting import LIMIT_SECONDS, until
+from tests.waiting import limit_seconds, until
 
 WATCHED = """
 import sys
@@ -80,7 +80,7 @@ def test_the_best_choice_so_far_is_printed_whole_when_stopped(numbers, tmp_path)
     until((tmp_path / "found").exists, "a choice that fits")
     for number in numbers:  # the second one cuts nothing off
         process.send_signal(number)
-    out, error = process.communicate(timeout=LIMIT_SECONDS)
+    out, error = process.communicate(timeout=limit_seconds())
     assert (process.returncode, error) == (0, "")
     answer = json.loads(out)
     evaluation = evaluate_file(path, answer["choices"])
@@ -99,7 +99,7 @@ def test_without_the_option_a_stopped_search_prints_nothing(tmp_path):
     process = started(tmp_path / "found", path, "--time-limit", "1000", "--json")
     until((tmp_path / "found").exists, "a choice that fits")
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=LIMIT_SECONDS)
+    out, error = process.communicate(timeout=limit_seconds())
     assert (process.returncode, out) == (130, "")
     assert "stopped" in error
 
@@ -109,7 +109,7 @@ def test_a_limit_below_the_least_usage_names_what_was_found(tmp_path):
     # More than REASON_VARIABLES: too large for an ILP.
     path, least = write_large(tmp_path / "low.json", 0.9)
     process = started(tmp_path / "found", path, "--time-limit", "1000", "--json")
-    out, error = process.communicate(timeout=LIMIT_SECONDS)
+    out, error = process.communicate(timeout=limit_seconds())
     assert error == ""
     answer = json.loads(out)
     assert answer["status"] == "infeasible"

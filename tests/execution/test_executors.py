@@ -32,7 +32,7 @@ from tests.execution.tasks import (
     slow_and_noted,
     square,
 )
-from tests.waiting import LIMIT_SECONDS, until
+from tests.waiting import limit_seconds, until
 
 IN_PROCESS = ["serial", "threads", "auto"]
 PLACES = [*IN_PROCESS, pytest.param("processes", marks=pytest.mark.distributed)]
@@ -150,7 +150,7 @@ def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monke
 
 def test_on_few_cores_auto_executes_compiled_tasks_in_threads_of_this_process(monkeypatch):
     monkeypatch.setattr(tuning, "MOST_THREADS", 2)
-    both = threading.Barrier(2, timeout=LIMIT_SECONDS)
+    both = threading.Barrier(2, timeout=limit_seconds())
 
     def where(_):
         both.wait()

@@ -26,3 +26,15 @@ def whole_numbers(rng: np.random.Generator, most: int, forbidden: float) -> Call
         return values
 
     return costs
+
+
+def legal_choices(problem: ShardingProblem) -> list[tuple[int, ...]]:
+    """All choices without a forbidden entry, in the order of `itertools.product`."""
+    sizes = [len(costs) for costs in problem.node_costs]
+    every = np.indices(sizes).reshape(len(sizes), -1)
+    legal = np.ones(every.shape[1], dtype=bool)
+    for choice, costs in zip(every, problem.node_costs, strict=True):
+        legal &= costs[choice] < FORBIDDEN
+    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
+        legal &= matrix[every[a], every[b]] < FORBIDDEN
+    return list(map(tuple, every[:, legal].T.tolist()))

@@ -14,14 +14,13 @@ import pytest
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op import solve_limited as solving
-from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import least_limit
 from alpa_explore.intra_op.memory import price_search as searching
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.iopddl.files import read_problem
-from tests.intra_op.problems import drawn, whole_numbers
+from tests.intra_op.problems import drawn, legal_choices, whole_numbers
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 
@@ -48,7 +47,7 @@ def held_at(items, choices, time):
 def test_compiling_takes_nothing_of_the_time_of_the_price_search(monkeypatch):
     """Fault of 0.1.0: the first plan after an installation was up to the planner's tolerance slower than the next."""
     problem, items = random_case(np.random.default_rng(0))
-    legal = [c for c in itertools.product(*(range(len(c)) for c in problem.node_costs)) if is_legal(problem, c)]
+    legal = legal_choices(problem)
     peaks = {c: max(held_at(items, c, t) for t in range(9)) for c in legal}
     best = min(legal, key=problem.evaluate)
     memory = MemoryLimit.of(items, max(peak for peak in peaks.values() if peak < peaks[best]))
@@ -80,8 +79,7 @@ def test_every_limit_gives_the_optimum_of_brute_force():
     infeasible = tightened = 0
     for _ in range(200):
         problem, items = random_case(rng)
-        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in all_choices if is_legal(problem, c)]
+        legal = legal_choices(problem)
         peaks = [max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal]
         for limit in {0.0, 4e6, float(np.median(peaks or [0.0])), max(peaks, default=1.0)}:
             memory = MemoryLimit.of(items, limit)
@@ -105,8 +103,7 @@ def test_the_least_limit_is_the_least_peak_of_brute_force():
     raised = 0
     for _ in range(80):
         problem, items = random_case(rng)
-        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        peaks = [max(held_at(items, c, t) for t in range(9)) for c in all_choices if is_legal(problem, c)]
+        peaks = [max(held_at(items, c, t) for t in range(9)) for c in legal_choices(problem)]
         if not peaks:
             continue
         memory = MemoryLimit.of(items, 0.0)
@@ -160,8 +157,7 @@ def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(limit, monkeypa
     proven = unproven = missed = 0
     for _ in range(60):
         problem, items = random_case(rng)
-        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in all_choices if is_legal(problem, c)]
+        legal = legal_choices(problem)
         limit = float(np.median([max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal] or [0.0]))
         fitting = [c for c in legal if all(held_at(items, c, t) <= limit for t in range(9))]
         try:

@@ -18,7 +18,7 @@ from alpa_explore.iopddl.condense import condense
 from alpa_explore.iopddl.profile_kernels import hold
 from alpa_explore.iopddl.search import solve_within
 from alpa_explore.iopddl.walk import SearchProblem, Walk
-from tests.intra_op.problems import whole_numbers
+from tests.intra_op.problems import legal_choices, whole_numbers
 
 
 def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
@@ -45,11 +45,6 @@ def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
 
 def peak(items, choices):
     return max(sum(i.usage[choices[i.node]] for i in items if i.start <= t < i.end) for t in range(9))
-
-
-def legal_choices(problem):
-    every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-    return [c for c in every if is_legal(problem, c)]
 
 
 def every_strategy(problem):
@@ -117,8 +112,9 @@ def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
         legal = legal_choices(problem)
         if not legal:
             continue
-        limit = float(np.quantile([peak(items, c) for c in legal], 0.2))
-        optimum = min(problem.evaluate(c) for c in legal if peak(items, c) <= limit)
+        peaks = [peak(items, c) for c in legal]
+        limit = float(np.quantile(peaks, 0.2))
+        optimum = min(problem.evaluate(c) for c, most in zip(legal, peaks, strict=True) if most <= limit)
         result = Found(problem)
         instance = SearchProblem.of(problem, MemoryLimit.of(items, limit))
         anneal_within(instance, result, time.process_time() + 0.25, seed=case)

@@ -11,7 +11,7 @@ from numba import njit
 from alpa_explore.inter_op import kernels as pipeline_kernels
 from alpa_explore.intra_op.composition.contraction import kernels as contraction_kernels
 from alpa_explore.numerics.compiled import compilation_reported, compiled
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import until
 
 SCRIPT = """
 from alpa_explore.numerics.compiled import compiled
@@ -37,7 +37,7 @@ def test_compiling_is_reported_and_its_end_too():
     kernel = njit(lambda x: 3 * x)
     with compilation_reported(report):
         assert kernel(7) == 21
-        assert ended.wait(LIMIT_SECONDS)
+        until(ended.is_set, "the end is reported")
         kernel(8)
     assert seen == [True, False]
 
@@ -52,7 +52,7 @@ def test_a_report_may_take_a_lock_that_a_thread_holds_while_it_compiles():
     kernel = njit(lambda x: 5 * x)
     with compilation_reported(report), lock:
         assert kernel(7) == 35
-    assert reported.wait(LIMIT_SECONDS)
+    until(reported.is_set, "it is reported")
 
 
 @compiled()

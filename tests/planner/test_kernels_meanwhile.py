@@ -13,7 +13,7 @@ import alpa_explore as ax
 from alpa_explore.planner import kernels_meanwhile as module
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.warm_up import COMPOSITION_KERNELS, warm_up
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import until
 
 SCRIPT = """
 import threading
@@ -95,7 +95,7 @@ def test_the_process_ends_when_the_plan_is_cancelled(endless: tuple[Endless, thr
     process, started = endless
     cancel = threading.Event()
     with kernels_meanwhile(cancel):
-        assert started.wait(LIMIT_SECONDS)
+        until(started.is_set, "the process is started")
         cancel.set()
     assert process.killed
 
@@ -105,7 +105,7 @@ def test_the_process_ends_with_an_error(endless: tuple[Endless, threading.Event]
 
     def fail() -> None:
         with kernels_meanwhile():
-            assert started.wait(LIMIT_SECONDS)
+            until(started.is_set, "the process is started")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

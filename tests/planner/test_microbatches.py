@@ -66,7 +66,7 @@ def alone(counts, **options):
         {"cluster": tiny_cluster(800_000), "global_batch": 256},
         {"cluster": tiny_cluster(420_000), "global_batch": 32},
         {"cluster": tiny_cluster(420_000), "global_batch": 32, "pipeline": ax.PipelineOptions(paper=True)},
-        {"cluster": tiny_cluster(1_000_000, 4), "global_batch": 8, "model": "gpt-tiny", "rematerialization": "auto"},
+        {"cluster": tiny_cluster(1_930_000), "global_batch": 8, "model": "gpt-tiny", "rematerialization": "auto"},
     ],
     ids=["mlp", "large batch", "little memory", "paper", "recomputed"],
 )

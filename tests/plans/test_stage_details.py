@@ -50,9 +50,9 @@ def test_the_operators_of_a_stage_that_stands_for_another_cost_the_same(recomput
         "gpt-tiny",
         "4x1:v100",
         num_microbatches=32,
-        num_layers=8,
+        num_layers=4,
         rematerialization=recomputed,
-        pipeline=PipelineOptions(num_stages=4),
+        pipeline=PipelineOptions(num_stages=4, cuts=(1, 2, 3)),
         cache=False,
         scheduler="serial",
     )

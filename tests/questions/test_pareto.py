@@ -7,7 +7,7 @@ import pytest
 
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.questions.pareto import pareto_frontier
-from tests.intra_op.problems import drawn, whole_numbers
+from tests.intra_op.problems import drawn, legal_choices, whole_numbers
 from tests.intra_op.stages import chain, on_mesh, whole
 
 
@@ -35,8 +35,7 @@ def figures(problem, node_bytes, frontier):
 
 
 def brute_force(problem, node_bytes):
-    all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
-    pairs = sorted({(problem.evaluate(c), bytes_of(node_bytes, c)) for c in all_choices if is_legal(problem, c)})
+    pairs = sorted({(problem.evaluate(c), bytes_of(node_bytes, c)) for c in legal_choices(problem)})
     kept, least = [], np.inf
     for seconds, size in pairs:
         if size < least:

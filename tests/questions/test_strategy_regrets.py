@@ -1,16 +1,14 @@
 """Regrets: equal to brute force, whether they come from the tables of an elimination or from solves."""
 
-import itertools
-
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.elimination.elimination_order import Limits
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.questions.what_if import pinned, strategy_regrets
 from tests.intra_op.bounds.test_message_bound import random_problem
+from tests.intra_op.problems import legal_choices
 
 
 @pytest.mark.parametrize("narrow", [True, False])
@@ -21,17 +19,16 @@ def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
     infeasible = impossible = 0
     for _ in range(150 if narrow else 30):
         problem = random_problem(rng)
-        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in all_choices if is_legal(problem, c)]
+        costs = {choices: problem.evaluate(choices) for choices in legal_choices(problem)}
         node_regrets = strategy_regrets(problem, range(len(problem.node_costs)))
-        if not legal:
+        if not costs:
             infeasible += 1
             assert all(np.isinf(r).all() for r in node_regrets)
             continue
-        least = min(map(problem.evaluate, legal))
+        least = min(costs.values())
         for v, of_node in enumerate(node_regrets):
             for k, regret in enumerate(of_node):
-                costs_with_it = [problem.evaluate(c) for c in legal if c[v] == k]
+                costs_with_it = [cost for choices, cost in costs.items() if choices[v] == k]
                 impossible += not costs_with_it
                 expected = min(costs_with_it) - least if costs_with_it else np.inf
                 assert regret == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(least, 1e-12))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ports import reserved_ports
-from tests.waiting import LIMIT_SECONDS, until
+from tests.waiting import LIMIT_SECONDS, limit_seconds, until
 
 LOOPBACK = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2"}
 """Name of a node -> its address. These are named by their addresses, which every machine can resolve."""
@@ -66,7 +66,7 @@ class Slurm:
     def ask(self, *command: str) -> str:
         """The output of a command of Slurm."""
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+            command, env=self.environment, capture_output=True, text=True, timeout=limit_seconds(), check=False
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
@@ -156,7 +156,7 @@ def _wait_until_idle(running: Slurm) -> None:
 def _end(process: subprocess.Popen[Any]) -> None:
     process.terminate()
     try:
-        process.wait(LIMIT_SECONDS)
+        process.wait(limit_seconds())
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -30,7 +30,7 @@ from alpa_explore.runtime.targets.local import environment
 from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
 from tests.runtime.plans import small_plan
 from tests.runtime.states import ended, gone, processes_of, stepped
-from tests.waiting import LIMIT_SECONDS, patience, until
+from tests.waiting import limit_seconds, until
 
 FOR_EVER = 10**6
 
@@ -293,7 +293,7 @@ def test_ctrl_c_ends_the_ranks_and_the_command_says_so(plan, tmp_path) -> None:
     assert first["step"] == 0
     assert first["loss"] > 0
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=LIMIT_SECONDS * patience())
+    _, said = command.communicate(timeout=limit_seconds())
     gone(folder)
     assert command.returncode == 130
     assert "stopped" in said

@@ -24,7 +24,7 @@ from alpa_explore.runtime.ranks import checkpoint
 from alpa_explore.runtime.reports import read_heartbeat
 from tests.runtime.states import checkpointed, ended, gone, processes_of, stepped
 from tests.runtime.trained import mlp_plan
-from tests.waiting import LIMIT_SECONDS, patience, until
+from tests.waiting import limit_seconds, until
 
 B = 3
 
@@ -294,11 +294,7 @@ def test_the_first_rank_of_a_script_keeps_its_checkpoints(tmp_path) -> None:
     )
     ended(run)
     done = subprocess.run(
-        ["bash", tmp_path / "run" / "run.sh"],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS * patience(),
-        check=False,
+        ["bash", tmp_path / "run" / "run.sh"], capture_output=True, text=True, timeout=limit_seconds(), check=False
     )
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000002", "step-000004"]

@@ -23,7 +23,7 @@ from alpa_explore.runtime.targets.local import environment
 from tests.runtime.clock import Clock, run_on
 from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.states import ended, gone, processes_of
-from tests.waiting import LIMIT_SECONDS, patience, until
+from tests.waiting import limit_seconds, until
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_the_command_says_what_failed_and_from_where_it_goes_on(plan, tmp_path) 
     )
     until(lambda: (folder / "checkpoints" / "step-000020").exists() or command.poll() is not None, "step 20 is kept")
     processes_of(folder)["rank-0"].kill()
-    out, said = command.communicate(timeout=LIMIT_SECONDS * patience())
+    out, said = command.communicate(timeout=limit_seconds())
     assert command.returncode == 0, said
     (retry,) = json.loads((folder / "attempts.json").read_text())
     first = retry["first_step"]

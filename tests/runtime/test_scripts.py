@@ -22,7 +22,7 @@ from alpa_explore.runtime.targets.scripts import COMMANDS
 from tests.ports import reserved_ports
 from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.states import ended
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import limit_seconds
 
 IMAGE = "registry.example/team/alpa:1"
 
@@ -230,7 +230,7 @@ def test_the_command_of_a_pod_trains(tmp_path, losses) -> None:
     given |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "alpa-master-0", "ALPA_EXPLORE_PYTHON": sys.executable}
     with reserved_ports(1) as (port,):  # in a pod it is always the same; here another test may have it
         given["MASTER_PORT"] = str(port)
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=limit_seconds(), check=False)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (folder / "rank-1.jsonl").read_text().splitlines()]
     assert [e["loss"] for e in events if e["event"] == "step"] == pytest.approx(losses, rel=1e-6)

@@ -18,7 +18,7 @@ from alpa_explore.runtime.targets.scripts import COMMANDS
 from tests.ports import reserved_ports
 from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.states import ended, gone, processes_of, stepped
-from tests.waiting import LIMIT_SECONDS, patience
+from tests.waiting import limit_seconds
 
 
 def script(plan, target, folder):
@@ -29,7 +29,7 @@ def script(plan, target, folder):
 
 
 def bash(written, **options):
-    limit = LIMIT_SECONDS * patience()
+    limit = limit_seconds()
     return subprocess.run(["bash", written], capture_output=True, text=True, timeout=limit, check=False, **options)
 
 
@@ -96,7 +96,7 @@ def run_on_two(written, **given: str):
         for number in range(2)
     ]
     try:
-        outputs = [process.communicate(timeout=LIMIT_SECONDS * patience()) for process in started]
+        outputs = [process.communicate(timeout=limit_seconds()) for process in started]
     finally:
         for process in started:
             process.kill()

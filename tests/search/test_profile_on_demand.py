@@ -231,11 +231,11 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     assert checked >= 3
 
 
-def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_a_warning_says_so(gpt, monkeypatch):
+def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_a_warning_says_so(monkeypatch):
     """Fault of 0.1.0: such a stage was dropped without a word."""
-    one = ax.PipelineOptions(num_stages=1)
-    plan = planned(gpt, cluster(), 4, delta=2.0, pipeline=one)
-    layered, query = on_demand(gpt, int(plan.stages[0].peak_bytes) - 1, plan)
+    mlp, one = microbatch_graph("mlp-tiny", B), ax.PipelineOptions(num_stages=1)
+    plan = planned(mlp, cluster(), 2, delta=2.0, pipeline=one)
+    layered, query = on_demand(mlp, int(0.7 * plan.stages[0].peak_bytes), plan)
     query = replace(query, options=one)
     monkeypatch.setattr(
         tasks,

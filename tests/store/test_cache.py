@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.store.cache import SolveCache, default_folder
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import limit_seconds
 
 VALUE = {"objective": 1.25e-3, "status": "OPTIMAL", "choices": [3, 0, 17], "totals": {"seconds": 0.1}, "none": None}
 
@@ -204,7 +204,7 @@ assert not cache.warnings and cache.statistics.misses == 0, (cache.warnings, cac
 @pytest.mark.distributed
 def test_two_processes_may_write_the_same_entries_at_once(cache):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(cache.folder)]) for _ in range(3)]
-    assert [writer.wait(LIMIT_SECONDS) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(limit_seconds()) for writer in writers] == [0, 0, 0]
     assert cache.size()[0] == 20
 
 

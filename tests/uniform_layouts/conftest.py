@@ -16,5 +16,5 @@ def llama_layouts() -> Layouts:
 
 @pytest.fixture(scope="session")
 def moe_layouts() -> Layouts:
-    """qwen3-moe-tiny on two nodes of eight."""
-    return ax.layouts("qwen3-moe-tiny", "2x8:h100", global_batch=32, scheduler="serial")
+    """qwen3-moe-tiny on two nodes of four."""
+    return ax.layouts("qwen3-moe-tiny", "2x4:h100", global_batch=16, scheduler="serial")

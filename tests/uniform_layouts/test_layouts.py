@@ -131,9 +131,9 @@ def test_what_zero_divides_is_never_more(llama_layouts: Layouts) -> None:
 
 
 def test_values_of_an_axis_are_those_of_the_layouts(moe_layouts: Layouts) -> None:
-    assert moe_layouts.values("tensor") == (1, 2, 4, 8)
+    assert moe_layouts.values("tensor") == (1, 2, 4)
     assert moe_layouts.values("recompute") == ("none", "full")
-    assert all(p.layout.expert == 8 for p in moe_layouts.where({"expert": 8}))
+    assert {p.layout.expert for p in moe_layouts.where({"expert": 8})} == {8}
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_where_nothing_fits_it_is_said_on_how_many_nodes_it_does() -> None:
 def test_the_fastest_on_faster_links_is_that_of_a_cluster_with_them(moe_layouts: Layouts) -> None:
     found, between = moe_layouts.on_faster_links, moe_layouts.cluster.between_nodes
     faster = moe_layouts.cluster.with_changes(between_nodes=replace(between, bandwidth=2 * between.bandwidth))
-    again = ax.layouts("qwen3-moe-tiny", faster, global_batch=32, scheduler="serial")
+    again = ax.layouts("qwen3-moe-tiny", faster, global_batch=moe_layouts.global_batch, scheduler="serial")
     assert found is not None
     assert again.best is not None
     assert (found.layout, found.seconds) == (again.best.layout, again.best.seconds)

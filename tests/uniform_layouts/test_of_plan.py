@@ -161,8 +161,8 @@ def test_measured_runs_are_those_of_the_sizes_of_a_config_file_too(tmp_path: Pat
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256}
     more = {"intermediate_size": 128, "max_position_embeddings": 32, "num_key_value_heads": 4}
     path.write_text(json.dumps({"model_type": "qwen2", **sizes, **more}))
-    found = ax.layouts(str(path), "1x4:h100", global_batch=16, scheduler="serial", cache=False)
-    same = replace(run(found), sizes="2 layers, hidden 64, 4 heads, vocabulary 256")
+    found = ax.layouts(str(path), "1x1:h100", global_batch=4, scheduler="serial", cache=False)
+    same = run(found, sizes="2 layers, hidden 64, 4 heads, vocabulary 256", gpus=1, tensor=1, data=1)
     assert [one.run for one in measured_beside(found, Record(runs=(same,)))] == [same]
     assert measured_beside(found, Record(runs=(replace(same, sizes="another model"),))) == ()
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.messages import Messages, is_legal, prune_by_bound
+from alpa_explore.intra_op.bounds.messages import Messages, prune_by_bound
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, restricted
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from tests.intra_op.bounds.reference_messages import ReferenceMessages
-from tests.intra_op.problems import drawn
+from tests.intra_op.problems import drawn, legal_choices
 
 
 def random_problem(rng):
@@ -59,8 +59,7 @@ def test_the_bound_holds_and_a_best_choice_is_kept():
     closed = pruned_some = 0
     for _ in range(400):
         problem = random_problem(rng)
-        all_choices = list(itertools.product(*(range(len(c)) for c in problem.node_costs)))
-        legal = [c for c in all_choices if is_legal(problem, c)]
+        legal = legal_choices(problem)
         pruned = prune_by_bound(problem)
         if pruned.best is None or not legal:
             assert all(len(k) == len(c) for k, c in zip(pruned.kept, problem.node_costs, strict=True))

@@ -12,7 +12,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.plans.export.fsdp2 import fsdp2
 from alpa_explore.plans.plan import Plan
-from tests.waiting import LIMIT_SECONDS, patience
+from tests.waiting import limit_seconds
 
 _RANK = Path(__file__).with_name("rank.py")
 _INTERLEAVED = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
@@ -94,7 +94,7 @@ def written(name: str, folder: Path) -> list[str]:
 def ran(*command: str) -> list[dict[str, Any]]:
     """The lines that it printed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    limit = LIMIT_SECONDS * patience()
+    limit = limit_seconds()
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

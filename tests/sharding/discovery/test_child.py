@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import limit_seconds
 
 
-def run(function, limit_seconds=LIMIT_SECONDS):
-    return run_in_child(function, limit_seconds=limit_seconds)
+def run(function, seconds=None):
+    return run_in_child(function, limit_seconds=seconds or limit_seconds())
 
 
 def open_files():
@@ -42,7 +42,7 @@ def test_a_crash_names_the_last_step(die, capfd):
 
 def test_a_child_that_takes_too_long_is_ended():
     with pytest.raises(CrashError, match="took too long"):
-        run(lambda report: signal.pause(), limit_seconds=0.2)
+        run(lambda report: signal.pause(), seconds=0.2)
 
 
 def test_threads_may_each_have_a_child():
