@@ -6,6 +6,7 @@
     memory          freed arrays serve the next ones; Python's garbage collector suspended
     liveness        the peak of live bytes
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
+    multiple_choice  one item of each class at the least cost within a capacity
     shortest_paths  of a graph, between all pairs of nodes or from a few
 
 Imports nothing of this project. `compiled` and `vectors` are the only files that import numba, when a kernel is first

@@ -20,6 +20,7 @@ from itertools import accumulate, pairwise
 from alpa_explore.errors import ScheduleError
 from alpa_explore.inter_op.schedule_terms import SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import once_seconds
+from alpa_explore.numerics.multiple_choice import cheapest_within
 from alpa_explore.plans.phrases import on_submesh
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
@@ -206,19 +207,17 @@ def _fastest_together(
     candidates: Sequence[Sequence[StageCandidate]], holds: Sequence[float], room: float, b: int
 ) -> tuple[StageCandidate, ...]:
     """A choice for each of the stages that one submesh runs in turn: the fastest that fit in `room` bytes together;
-    () where none do."""
-    fastest: tuple[float, tuple[StageCandidate, ...]] = (math.inf, ())
-    for most in {c.workspace_bytes for choices in candidates for c in choices}:
-        ways: list[tuple[float, float, tuple[StageCandidate, ...]]] = [(0.0, most, ())]
-        for choices, held in zip(candidates, holds, strict=True):
-            longer = [
-                (seconds + c.latency_seconds(b), size + c.held_bytes(held), (*way, c))
-                for seconds, size, way in ways
-                for c in choices
-                if c.workspace_bytes <= most and size + c.held_bytes(held) <= room
-            ]
-            longer.sort(key=lambda way: way[:2])
-            least = list(accumulate((size for _, size, _ in longer), min, initial=math.inf))
-            ways = [way for way, before in zip(longer, least, strict=False) if way[1] < before]
-        fastest = min([fastest, *((seconds, way) for seconds, _, way in ways[:1])], key=lambda found: found[0])
-    return fastest[1]
+    () where none do. They share one workspace, which is the largest of theirs."""
+    seconds, fastest = math.inf, tuple[StageCandidate, ...]()
+    for most in sorted({c.workspace_bytes for of_turn in candidates for c in of_turn}, reverse=True):
+        turns = [[c for c in of_turn if c.workspace_bytes <= most] for of_turn in candidates]
+        if not all(turns) or sum(min(c.latency_seconds(b) for c in of_turn) for of_turn in turns) >= seconds:
+            break  # a smaller workspace leaves fewer choices
+        items = [
+            [(c.latency_seconds(b), c.held_bytes(held)) for c in of_turn]
+            for of_turn, held in zip(turns, holds, strict=True)
+        ]
+        together, places = cheapest_within(items, room - most, below=seconds)
+        if together < seconds:
+            seconds, fastest = together, tuple(of_turn[n] for of_turn, n in zip(turns, places, strict=True))
+    return fastest

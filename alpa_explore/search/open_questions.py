@@ -47,17 +47,18 @@ def open_questions(
     unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
     for held in counts if unfinished or unproven else ():
-        found = [q for key, reading in unproven.items() if (q := ask(key, reading, held))]
+        best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
+        found = [q for key, reading in unproven.items() if (q := ask(key, reading, held, best))]
         found += [question for reading, question in unfinished if reading.may_fit(held)]
-        if found:
-            best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
-            if better := [question for question in found if question.bound_seconds < best]:
-                questions[held] = better
+        if better := [question for question in found if question.bound_seconds < best]:
+            questions[held] = better
     return questions
 
 
-def _question(key: str, reading: Reading, held: int, *, asked: Collection[Asked], solve: bool) -> OpenQuestion | None:
-    """None where the gap is closed or small enough."""
+def _question(
+    key: str, reading: Reading, held: int, best: float, *, asked: Collection[Asked], solve: bool
+) -> OpenQuestion | None:
+    """None where the gap to the `best` candidate of the stage is closed or small enough."""
     book = reading.book
     if not reading.may_fit(held):
         return None
@@ -66,7 +67,7 @@ def _question(key: str, reading: Reading, held: int, *, asked: Collection[Asked]
     if not reading.short_of_memory(held):
         return None if reading.proven else OpenQuestion(key, reading.bound_seconds, None)
     bound, easy = reading.bound_within(held), solve and book.variables <= EASY_ILP_VARIABLES
-    near = reading.seconds_within(held) <= bound * (1 + TOLERANCE)
+    near = best <= bound * (1 + TOLERANCE)
     if near and not easy:
         return None
     where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
