@@ -145,7 +145,7 @@ def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(g
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
 def test_no_plan_stores_less_than_is_said_of_all_plans(name):
     plan = planned(name, 8, tiny_cluster(devices=4))
-    least = least_weight_bytes(microbatch_graph(name, 8))
+    least = least_weight_bytes(microbatch_graph(name, 8), plan.cluster.software)
     devices = [len(s.devices) for s in plan.stages]
     assert least > 0
     whole, shared = [], plan.costs.candidates
