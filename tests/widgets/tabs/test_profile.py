@@ -87,7 +87,7 @@ def test_kernels_are_timed_and_planned_with(tab: Tab) -> None:
     plan = tab.explorer.wait(LIMIT_SECONDS)
     assert plan.cluster.device.measured == STORE
     assert "measured=ax.profile(plan).store" in tab.explorer.toolbar.widget.code
-    tab.says("were timed on Tesla &lt;V100&gt; (2026-11-30, torch)")
+    tab.says("were timed on this kind of device, Tesla &lt;V100&gt; (2026-11-30, torch)")
     assert (panel.start.disabled, panel.cancel.disabled) == (False, True)
     panel.start.click()
     until(lambda: len(tab.profile.calls) == 2, "it is profiled again")
