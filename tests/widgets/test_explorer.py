@@ -1,4 +1,5 @@
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,21 @@ def test_what_is_saved_follows_the_plan_without_rebuilding_the_explorer(
     assert "href" not in picture["image/svg+xml"], "nothing is loaded for it"
     explorer._ipython_display_()
     assert len(tables) == 2, "both cells have the same table and picture, so that an update reaches both"
+
+
+def test_no_plan_comes_between_the_outputs_that_are_saved(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault of 0.1.0: a plan that was ready while the explorer was displayed was not saved with it."""
+    import alpa_explore_widgets.export as module
+
+    lock, could_change = explorer.session.store.lock, []
+
+    def display(data: dict[str, str], *, raw: bool, display_id: str = "") -> None:
+        with ThreadPoolExecutor() as other:
+            could_change.append(other.submit(lock.acquire, blocking=False).result())
+
+    monkeypatch.setattr(module, "display", display)
+    explorer._ipython_display_()
+    assert could_change == [False, False]
 
 
 def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner: Any, drawn: list[Any]) -> None:

@@ -368,7 +368,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def _ipython_display_(self, **_options: Any) -> None:
         """Show the explorer, and below it what replaces it once the notebook is saved and closed."""
         display(super()._repr_mimebundle_(), raw=True)
-        self.saved.show(self.session.store.state)
+        with self.session.store.lock:  # a plan that is ready meanwhile is shown after
+            self.saved.show(self.session.store.state)
 
     def _table(self, state: State) -> str:
         """The plan on screen, with the code that shows it."""
