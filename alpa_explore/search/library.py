@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from alpa_explore.cluster import LogicalMesh
+from alpa_explore.errors import CancelledError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
@@ -113,6 +114,15 @@ class Library:
     def cached(self) -> int:
         """How many books needed no task."""
         return len(self._books.keys() - self._grown)
+
+    def stop_if_cancelled(self) -> None:
+        """CancelledError when cancelled, also where the cache knows all that is asked for."""
+        if self._solving.cancel is not None and self._solving.cancel.is_set():
+            raise CancelledError(
+                "The search was cancelled",
+                found=f"{len(self._books)} of {len(self.tasks)} problems have prices",
+                remedy="Start again to continue: what was found is kept in the cache.",
+            )
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run tasks, and add what they find. Those on meshes and others are not mixed; the progress counts all as the

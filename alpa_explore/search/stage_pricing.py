@@ -213,6 +213,7 @@ class StagePricing:
         `within_memory` no choices are searched for that fit, which takes longest. By `gap` the best pipeline that is
         known may be slower than the best one: where it is small, or much time was spent, no problem is solved by itself
         any more. Whether there was anything to do."""
+        self.library.stop_if_cancelled()
         enough, asked = cache(lambda: self._is_enough(gap())), list[tuple[int, list[OpenQuestion]]]()
         for cell, held in open_stages:
             questions = [q for q in self._questions.get(cell, {}).get(held, ()) if q.search is not None]

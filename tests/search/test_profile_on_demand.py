@@ -170,7 +170,7 @@ def test_errors_say_what_stands_in_the_way(gpt):
     ended = threading.Event()
     ended.set()
     with pytest.raises(CancelledError):
-        ax.replan(before, delta=0.2, cancel=ended, cache=False)
+        ax.replan(before, delta=0.2, cancel=ended)
     names = [o.name for o in gpt.forward_operators]
     by_hand = planned(gpt, cluster(), None, boundaries=[names[30], names[60]])
     with pytest.raises(OptionError, match="boundaries set by hand"):
