@@ -12,6 +12,7 @@ from typing import Any
 from alpa_explore.cluster import Cluster
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.warm_up import warm_up_worker
@@ -86,8 +87,9 @@ class Running:
 
     @contextmanager
     def resources(self) -> Iterator[Resources]:
-        """Resources that are closed at the end of the block."""
-        with ExitStack() as stack:
+        """Resources that are closed at the end of the block, in which no garbage is collected: a plan makes a million
+        objects that it keeps, and hardly a cycle."""
+        with no_collection(), ExitStack() as stack:
             executor = stack.enter_context(Executor(self.scheduler, warm_up=warm_up_worker))
             store = stack.enter_context(solve_cache()) if self.cache else None
             yield Resources(executor=executor, store=store, progress=self.progress, cancel=self.cancel)

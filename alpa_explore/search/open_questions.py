@@ -58,7 +58,7 @@ def open_questions(
 def _question(
     key: str, reading: Reading, held: int, best: float, *, asked: Collection[Asked], solve: bool
 ) -> OpenQuestion | None:
-    """None where the gap to the `best` candidate of the stage is closed or small enough."""
+    """None where there is nothing to find; no search where the gap to the `best` candidate of the stage is small."""
     book = reading.book
     if not reading.may_fit(held):
         return None
@@ -69,11 +69,11 @@ def _question(
     bound, easy = reading.bound_within(held), solve and book.variables <= EASY_ILP_VARIABLES
     near = best <= bound * (1 + TOLERANCE)
     if near and not easy:
-        return None
+        return OpenQuestion(key, bound, None)
     where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
     possible = WITHIN_MEMORY[0 if book.composed else 1 : 2 if solve else 1]
     searches = [s for s in possible if not book.has_tried(s, **where) and (s, key, held) not in asked]
-    if not searches and (near or bound == math.inf):
+    if not searches and bound == math.inf:
         return None
     return OpenQuestion(key, bound, searches[0] if searches else None)
 

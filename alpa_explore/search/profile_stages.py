@@ -11,7 +11,7 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.price_book import Search
-from alpa_explore.pricing.tuning import TOLERANCE
+from alpa_explore.pricing.tuning import PROVEN, TOLERANCE
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve, resolve_each
@@ -110,7 +110,7 @@ def profile_wanted(
     want, and of those that their submeshes run in turn): of a thousand stages about thirty. The best pipeline of these
     is as good as with those of `profile_stages`; where it is not `proven` it may be slower where memory is short.
 
-    No candidates where the bound, less TOLERANCE, exceeds `below` seconds, a stage cannot be composed, or a proof that
+    No candidates where the bound exceeds `below` seconds, a stage cannot be composed, or a proof that
     is asked for is missing: then `profile_stages` is to be asked. CancelledError as from there."""
     query = pricing.query
     bounds, bound = dict.fromkeys(query.each(pricing.num_layers), 0.0), 0.0
@@ -121,7 +121,7 @@ def profile_wanted(
             known = dict[PipelineQuery, float]()
             while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
                 known[best] = bounds[best] = best.least_seconds(costs)
-            bound = bounds[best] * (1.0 - TOLERANCE)
+            bound = bounds[best] * (1.0 - PROVEN)
             if bound > below:
                 return bound, None
             if not pricing.price(best.open_stages(costs)):

@@ -29,7 +29,6 @@ from alpa_explore.inter_op.pipeline_dp import MOST_NEAR
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
-from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing.price_book import Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
@@ -91,9 +90,8 @@ class StagePricing:
         """Every feasible cell with its problems: of each version, on each logical mesh."""
         self._at_once: dict[str, None] = {}
         """The problems that get choices in `begin`."""
-        with no_collection():  # ten thousands of permanent objects
-            tasks, unsampled = self._collect()
-            self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
+        tasks, unsampled = self._collect()
+        self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
         self._seconds_alone, self._operators_solved = 0.0, 0
         """Spent on problems that a pipeline wants and that cannot be composed; operators of all that cannot."""
         self._candidates = Candidates()
@@ -167,8 +165,7 @@ class StagePricing:
     def costs(self, *, given_up: bool = False) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice that a search may find; where
         they are `given_up`, also for those with a choice that none will find."""
-        with no_collection():
-            self._read()
+        self._read()
         bounds = {cell: of_cell for cell, of_cell in self._bounds[given_up].items() if of_cell}
         return replace(self._unpriced, candidates=self._candidates_by_cell(), bounds=bounds)
 
@@ -252,8 +249,7 @@ class StagePricing:
         meshes = dict.fromkeys(self.library.tasks[key].on for key, _ in searches.get(Search.COMPOSED, ()))
         tasks = [self._on_mesh(Search.COMPOSED, self._without_leaner(on)) for on in meshes]
         tasks += self._bounded_within_memory(searches.get(Search.BOUNDED_WITHIN_MEMORY, ()))
-        with no_collection():
-            self.library.run(tasks)
+        self.library.run(tasks)
         for search in (Search.FASTEST, Search.SOLVED_WITHIN_MEMORY):
             self._solve(search, searches.get(search, ()))
 
