@@ -9,9 +9,10 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.models.catalog import divisors_of
+from alpa_explore.planner import microbatches
 from alpa_explore.planner.least_time import least_time
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.planner.microbatches import COUNTS, ENOUGH, microbatches_from_costs
+from alpa_explore.planner.microbatches import ALIKE, COUNTS, ENOUGH, microbatches_from_costs
 from alpa_explore.planner.plan import plan_of_wanted, prepared, stages_of
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Running
@@ -85,6 +86,26 @@ def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch
             assert auto.predicted.iteration_seconds < tried.least_seconds <= t
         else:
             assert t == math.inf
+
+
+def test_auto_plans_with_all_stages_only_the_b_that_may_be_the_best(monkeypatch):
+    in_full, plan_prepared = {}, microbatches.plan_prepared
+
+    def recorded(ready, *args, **options):
+        plan = in_full[ready.request.count] = plan_prepared(ready, *args, **options)
+        return plan
+
+    monkeypatch.setattr(microbatches, "plan_prepared", recorded)
+    auto = planned("gpt-tiny", "auto", tiny_cluster(1_930_000), global_batch=16, rematerialization="auto")
+    least = auto.predicted.iteration_seconds
+    assert auto.options.num_microbatches in in_full
+    assert len(in_full) < len(auto.microbatches)
+    for tried in auto.microbatches:
+        bounds = tried.least_seconds or math.inf, (1 - ALIKE) * (tried.iteration_seconds or math.inf)
+        if tried.num_microbatches not in in_full:
+            assert min(bounds) > least, f"B = {tried.num_microbatches} may be the best"
+        else:
+            assert tried.iteration_seconds == in_full[tried.num_microbatches].predicted.iteration_seconds
 
 
 def test_an_iteration_takes_no_less_than_is_said_of_its_b_though_it_may_take_less_than_what_is_minimised():
