@@ -88,6 +88,7 @@ def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch
             assert t == math.inf
 
 
+@pytest.mark.slow
 def test_auto_plans_with_all_stages_only_the_b_that_may_be_the_best(monkeypatch):
     in_full, plan_prepared = {}, microbatches.plan_prepared
 
@@ -96,7 +97,7 @@ def test_auto_plans_with_all_stages_only_the_b_that_may_be_the_best(monkeypatch)
         return plan
 
     monkeypatch.setattr(microbatches, "plan_prepared", recorded)
-    auto = planned("gpt-tiny", "auto", tiny_cluster(1_930_000), global_batch=16, rematerialization="auto")
+    auto = planned("moe-tiny", "auto", tiny_cluster(8_000_000, devices=4), global_batch=4, rematerialization="auto")
     least = auto.predicted.iteration_seconds
     assert auto.options.num_microbatches in in_full
     assert len(in_full) < len(auto.microbatches)
