@@ -142,7 +142,8 @@ def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:
 def _from_the_end(tables: Sequence[Floats]) -> list[Floats]:
     """The least cost from every state of each separator to the end of a chain, [prices, states]. A table that comes
     several times is turned round once."""
-    turned = {id(table): np.ascontiguousarray(table.transpose(0, 2, 1)) for table in tables}
+    distinct = {id(table): table for table in tables}
+    turned = {number: np.ascontiguousarray(table.transpose(0, 2, 1)) for number, table in distinct.items()}
     costs = [np.zeros((len(tables[0]), 1, 1))]
     for table in reversed(tables):
         product = np.empty((len(table), 1, table.shape[1]))
