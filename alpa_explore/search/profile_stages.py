@@ -110,8 +110,8 @@ def profile_wanted(
     want, and of those that their submeshes run in turn): of a thousand stages about thirty. The best pipeline of these
     is as good as with those of `profile_stages`; where it is not `proven` it may be slower where memory is short.
 
-    No candidates where the bound exceeds `below` seconds, a stage cannot be composed, or a proof that
-    is asked for is missing: then `profile_stages` is to be asked. CancelledError as from there."""
+    No candidates where the bound exceeds `below` seconds, a stage cannot be composed, or a proof that is asked for is
+    missing: then `profile_stages` is to be asked. CancelledError as from there."""
     query = pricing.query
     bounds, bound = dict.fromkeys(query.each(pricing.num_layers), 0.0), 0.0
     try:
