@@ -32,13 +32,11 @@ from alpa_explore.questions.explain import COMPUTE, OVERHEAD, SEND, SYNC, UNKNOW
 HOVER_TEXT = "%{hovertext}<extra></extra>"
 """`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
 MEMORY_PARTS = (
-    ("weights, gradients, optimizer state", OKABE_ITO[0], ""),
-    ("activations held", OKABE_ITO[1], "/"),
-    ("workspace", OKABE_ITO[2], "x"),
+    ("weights, gradients, optimizer state", OKABE_ITO[0], "", "weight_bytes"),
+    ("activations held", OKABE_ITO[1], "/", "activations_held_bytes"),
+    ("workspace", OKABE_ITO[2], "x", "workspace_bytes"),
 )
-"""What fills a device: name, colour, hatching."""
-MEMORY_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of a stage, or of a choice for it."""
+"""What fills a device: name, colour, hatching, attribute of a stage or of a choice for it."""
 _TIME_LOOKS: dict[str, tuple[Color, str]] = {
     COMPUTE: (OKABE_ITO[0], ""),
     UNKNOWN: (OKABE_ITO[0], "."),

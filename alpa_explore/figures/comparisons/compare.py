@@ -281,25 +281,9 @@ def stage_text(stage: PlanStage) -> str:
     )
 
 
-def _row(
-    about: str,
-    what: str,
-    before: str,
-    now: str,
-    *,
-    change: str = "",
-    stage: int | None = None,
-    layer: int | None = None,
-) -> Row:
-    return {
-        "about": about,
-        "what": what,
-        "stage": stage,
-        "layer": layer,
-        "before": before,
-        "now": now,
-        "change": change,
-    }
+def _row(about: str, what: str, before: str, now: str, **more: object) -> Row:
+    plain = {"about": about, "what": what, "stage": None, "layer": None, "before": before, "now": now, "change": ""}
+    return plain | more
 
 
 def _merged(parts: dict[str, float], samples: int, *, unknown: bool) -> dict[str, float]:

@@ -104,8 +104,8 @@ def _memory(
     needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
     most = max([*rooms, *(n for n in needed if n is not None)])
     scale, byte = units.bytes_axis(most)
-    for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
-        sizes = [None if (size := getattr(t, field)) is None else size / scale for t in tried]
+    for (name, color, shape, _), of in zip(MEMORY_PARTS, zip(*map(_sizes, tried), strict=True), strict=True):
+        sizes = [None if size is None else size / scale for size in of]
         figure.add(bars(names, sizes, color, shape, name=name, hover=texts, keys=keys), row=3)
     over = [
         (n, (capacity + t.over_bytes) / scale, x) for n, t, x in zip(names, tried, texts, strict=True) if t.over_bytes
@@ -145,17 +145,17 @@ def _hover(tried: TriedMicrobatches, plan: Plan) -> str:
     if tried.iteration_seconds is None or tried.peak_bytes is None:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")
-    parts = zip(MEMORY_PARTS, _FIELDS, strict=True)
     unlike = tried.memory_bytes is not None and len({kind.device.memory_bytes for kind in plan.cluster.kinds}) > 1
     room = f" of {units.bytes_(tried.memory_bytes or 0.0)}" if unlike else ""
     return lines(
         head,
         f"T {units.seconds(tried.iteration_seconds)}, {units.number(tried.samples_per_second, 4)} samples/s",
         f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}{room}",
-        *(f"{name} {units.bytes_(getattr(tried, field))}" for (name, *_), field in parts),
+        *(f"{name} {units.bytes_(size or 0.0)}" for (name, *_), size in zip(MEMORY_PARTS, _sizes(tried), strict=True)),
         f"click: opens the plan with B = {tried.num_microbatches:,}" if _opens(tried, plan) else "this plan",
     )
 
 
-_FIELDS = ("weight_bytes", "held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""
+def _sizes(tried: TriedMicrobatches) -> tuple[float | None, ...]:
+    """Of MEMORY_PARTS."""
+    return tried.weight_bytes, tried.held_bytes, tried.workspace_bytes

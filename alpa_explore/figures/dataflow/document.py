@@ -16,6 +16,7 @@ from alpa_explore.figures.dataflow.stage_dataflow import (
     DataflowNode,
     StageDataflow,
     node_text,
+    part_of_block,
     without_hidden_ends,
 )
 from alpa_explore.figures.dataflow.wiring import LEAVES, WEIGHT, is_view
@@ -79,7 +80,7 @@ def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[s
     names = ", ".join(o.name for o in node.operators)
     lines = [
         names if len(node.operators) == 1 else f"{len(node.operators)} updates: {names}",
-        f"{operator.op}, {node.phase}, module {operator.module or '(none)'}, layer {operator.layer}",
+        f"{operator.op}, {operator.phase}, module {operator.module or '(none)'}, layer {operator.layer}",
         node_text(node, count),
         f"strategy {operator.strategy}" if operator.strategy not in ("", "-") else "nothing is divided",
         *(line for o in node.operators for line in o.communication),
@@ -87,8 +88,8 @@ def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[s
     return {
         "id": node.id,
         "group": node.group,
-        "phase": node.phase,
-        "part": printable(node.part),
+        "phase": operator.phase,
+        "part": printable(part_of_block(operator.module)),
         "label": printable(node.label),
         "module": printable(operator.module),
         "seconds": node.compute_seconds + node.communication_seconds,

@@ -4,12 +4,13 @@
 operators of all of them. Updates of the weights of one part of a block (its attention, its MLP) are one node.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
 from alpa_explore.figures.dataflow.wiring import LEAVES, Read, is_view, stage_reads, views_of
-from alpa_explore.figures.decisions.operator_rows import kind, per
+from alpa_explore.figures.decisions.operator_rows import equality, kind, per
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
@@ -25,8 +26,6 @@ OUTSIDE = "(outside of modules)"
 class Block:
     """One block of the model, or equal blocks that follow one another."""
 
-    name: str
-    """Of the first block."""
     members: tuple[tuple[PlanOperator, ...], ...]
     """For each of the equal blocks its operators in execution order; the k-th of one is the k-th of the others."""
     names: tuple[str, ...]
@@ -50,7 +49,7 @@ class Block:
     @property
     def label(self) -> str:
         """'h.0', or 'h.0 – h.5'."""
-        return self.name if self.count == 1 else f"{self.names[0]} – {self.names[-1]}"
+        return self.names[0] if self.count == 1 else f"{self.names[0]} – {self.names[-1]}"
 
 
 def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
@@ -67,8 +66,7 @@ def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
         else:
             groups.append((signature, [name]))
     return tuple(
-        Block(name=names[0], names=tuple(names), members=tuple(tuple(of_block[name]) for name in names))
-        for _, names in groups
+        Block(names=tuple(names), members=tuple(tuple(of_block[name]) for name in names)) for _, names in groups
     )
 
 
@@ -90,14 +88,8 @@ def _block_names(stage: PlanStage) -> dict[str, str]:
 
 def block_name(module: str) -> str:
     """'h.3.attention.qkv' -> 'h.3'; 'stages.0.2.conv' -> 'stages.0.2'; 'embedding.tokens' -> 'embedding'."""
-    parts = module.split(".")
-    numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
-    if not numbers:
-        return parts[0] or OUTSIDE
-    end = numbers[0] + 1
-    while end < len(parts) and parts[end].isdecimal():
-        end += 1
-    return ".".join(parts[:end])
+    numbered = re.match(r"(.*?\.)??\d+(\.\d+)*(?=\.|$)", module)
+    return numbered[0] if numbered else module.split(".")[0] or OUTSIDE
 
 
 def part_of_block(module: str) -> str:
@@ -107,19 +99,7 @@ def part_of_block(module: str) -> str:
 
 def _signature(operators: Sequence[PlanOperator]) -> object:
     """Equal for blocks whose operators, specs and collectives are equal. What they recompute may differ."""
-    return tuple(
-        (
-            o.phase,
-            o.op,
-            o.module.removeprefix(block_name(o.module)),
-            o.strategy,
-            o.inputs,
-            o.outputs,
-            o.output_shape,
-            o.communication_seconds > 0,
-        )
-        for o in operators
-    )
+    return tuple(equality(o, o.module.removeprefix(block_name(o.module))) for o in operators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +108,6 @@ class DataflowNode:
 
     id: str
     group: str
-    phase: str
-    part: str
-    """Of its block: 'attention'; '' for the block itself."""
     operators: tuple[PlanOperator, ...]
     """What it stands for: an operator of the first block, or its updates."""
     equal: tuple[PlanOperator, ...]
@@ -146,7 +123,7 @@ class DataflowNode:
     @property
     def label(self) -> str:
         """'addmm', 'softmax'; 'update × 4'."""
-        if self.phase == "update":
+        if self.operator.phase == "update":
             return "update" if len(self.operators) == 1 else f"update × {len(self.operators)}"
         return kind(self.operator).strip("_")
 
@@ -270,8 +247,6 @@ def _node(block: Block, others: Sequence[Sequence[PlanOperator]], group: str, pl
     return DataflowNode(
         id=f"{group}.{places[0]}",
         group=group,
-        phase=operators[0].phase,
-        part=part_of_block(operators[0].module),
         operators=operators,
         equal=tuple(member[place] for member in others for place in places),
     )
@@ -299,11 +274,12 @@ def _in_order(nodes: Sequence[DataflowNode]) -> Iterator[DataflowEdge]:
     """From each node to the next of its group and phase, where more is not known."""
     last: dict[tuple[str, str], DataflowNode] = {}
     for node in nodes:
-        before = last.get((node.group, node.phase))
-        if before is not None and node.phase != "update":
+        place = node.group, node.operator.phase
+        before = last.get(place)
+        if before is not None and node.operator.phase != "update":
             read = Read(tensor="", source=before.operator.name, target=node.operator.name)
             yield DataflowEdge(source=before.id, target=node.id, end="", next_block=False, reads=(read,))
-        last[node.group, node.phase] = node
+        last[place] = node
 
 
 def without_hidden_ends(edges: Sequence[DataflowEdge]) -> tuple[DataflowEdge, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import MEMORY_FIELDS, MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
+from alpa_explore.figures.marks import MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
 from alpa_explore.figures.style import (
     Color,
     Drawing,
@@ -194,7 +194,7 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> It
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     colors = [stage_color(stage.index) for _, stage in used]
     keys = [key(stage=stage.index, device=b.device) for b, stage in used]
-    for (name, _, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
+    for name, _, shape, field in MEMORY_PARTS:
         widths = [_WIDTH * getattr(stage, field) / plan.device_of(stage).memory_bytes for _, stage in used]
         x = [left + width / 2 for left, width in zip(filled, widths, strict=True)]
         places = {"base": [b.row + bottom for b, _ in used], "width": widths}
@@ -207,7 +207,7 @@ def _legend(plan: Plan) -> list[Trace]:
     """Grey, no stage's colour: the hatching distinguishes the parts."""
     memories = dict.fromkeys(units.bytes_(kind.device.memory_bytes) for kind in plan.cluster.kinds)
     looks: dict[str, tuple[Color, Trace]] = {
-        name: (faint, {"pattern": hatching(shape)}) for name, _, shape in MEMORY_PARTS
+        name: (faint, {"pattern": hatching(shape)}) for name, _, shape, _ in MEMORY_PARTS
     }
     looks[f"free of {' or '.join(memories)}"] = (ground, outline((ink, 1)))
     return [legend_entry("bar", name, {"color": color, **more}) for name, (color, more) in looks.items()]

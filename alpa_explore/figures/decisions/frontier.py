@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import (
-    MEMORY_FIELDS,
     MEMORY_PARTS,
     Plots,
     bars_across,
@@ -170,7 +169,7 @@ def _memory(figure: Plots, frontier: StageFrontier, shown: Sequence[FrontierPoin
     scale, unit = units.bytes_axis(most)
     names = dict(zip(frontier.points, choice_names(frontier), strict=True))
     rows, hover = list(range(len(shown))), [_hover(p, names[p], frontier) for p in shown]
-    for (name, color, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
+    for name, color, shape, field in MEMORY_PARTS:
         sizes = [getattr(p, field) for p in shown]
         # Where the part of the bar is wide enough.
         texts = inside([units.bytes_(size) if size > 0.13 * most else "" for size in sizes], size=11)

@@ -78,51 +78,33 @@ def _ends(plan: Plan) -> list[int]:
     return list(accumulate(len(layer.operators) for layer in plan.layers))
 
 
-class _Box(NamedTuple):
-    """A stage or a layer in the strip at the top, over operators `start` to `end` (exclusive)."""
-
-    row: str
-    """'stage' or 'layer'."""
-    start: int
-    end: int
-    stage: int
-    labels: tuple[str, str]
-    """Of which the first that fits is written in it."""
-    text: str
-    """On hover."""
-    key: str
-
-
 def _strip(figure: Plots, plan: Plan) -> None:
-    """Two rows of boxes at the top: the stages, and the layers in them."""
+    """Two rows of boxes at the top: the stages, and the layers in them; in each the first of two labels that fits."""
     ends = [0, *_ends(plan)]
-    stage_of = stage_of_layer(plan)
-    boxes = []
     for s in plan.stages:
-        name, click = f"stage {s.index}", f"click: selects stage {s.index}"
-        text = lines(f"<b>{name}</b>", layers_phrase(s.layers), f"{len(s.devices)} devices", click)
-        span = ends[s.layers[0]], ends[s.layers[1] + 1]
-        boxes.append(_Box("stage", *span, s.index, (name, f"{s.index}"), text, key(stage=s.index)))
-    for layer in plan.layers:
-        number, stage, flops = layer.index, stage_of[layer.index], units.flops(layer.flops)
-        text = lines(
-            f"<b>layer {number}</b>, stage {stage}",
-            f"{len(layer.operators)} forward operators",
-            flops,
-            f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
-            f"click: selects layer {number}",
-        )
-        names, own = (f"{number} · {flops}", f"{number}"), key(stage=stage, layer=number)
-        boxes.append(_Box("layer", ends[number], ends[number + 1], stage, names, text, own))
-    pixels = _NARROW / (ends[-1] or 1) / _CHARACTER
-    for s in plan.stages:
-        own_boxes = [b for b in boxes if b.stage == s.index]
-        lengths = [b.end - b.start for b in own_boxes]
-        fitting = [[text for text in b.labels if len(text) <= pixels * (b.end - b.start)] for b in own_boxes]
+        name, click, (first, last) = f"stage {s.index}", f"click: selects stage {s.index}", s.layers
+        hover = [lines(f"<b>{name}</b>", layers_phrase(s.layers), f"{len(s.devices)} devices", click)]
+        starts, stops, keys, named = [ends[first]], [ends[last + 1]], [key(stage=s.index)], [(name, f"{s.index}")]
+        for layer in plan.layers[first : last + 1]:
+            number, flops = layer.index, units.flops(layer.flops)
+            text = lines(
+                f"<b>layer {number}</b>, {name}",
+                f"{len(layer.operators)} forward operators",
+                flops,
+                f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
+                f"click: selects layer {number}",
+            )
+            hover.append(text)
+            starts.append(ends[number])
+            stops.append(ends[number + 1])
+            keys.append(key(stage=s.index, layer=number))
+            named.append((f"{number} · {flops}", f"{number}"))
+        lengths, rows = [b - a for a, b in zip(starts, stops, strict=True)], ["stage", *["layer"] * (last + 1 - first)]
+        room = [length * _NARROW / (ends[-1] or 1) / _CHARACTER for length in lengths]
+        fitting = [[text for text in of if len(text) <= most] for of, most in zip(named, room, strict=True)]
         texts = inside([(found or [""])[0] for found in fitting], ink_on(stage_color(s.index)), 13, whole=True)
-        looks = {"hover": [b.text for b in own_boxes], "keys": [b.key for b in own_boxes], "width": 0.9, **texts}
-        base, rows = [b.start - 0.5 for b in own_boxes], [b.row for b in own_boxes]
-        bar = bars_across(lengths, rows, empty, name=f"stage {s.index}", base=base, **looks)
+        looks = {"hover": hover, "keys": keys, "width": 0.9, "base": [start - 0.5 for start in starts], **texts}
+        bar = bars_across(lengths, rows, empty, name=name, **looks)
         figure.add(bar | {"marker": stage_marker(s.index) | outline((empty, 1))})
     figure.y(1, categoryorder="array", categoryarray=["layer", "stage"], showgrid=False)
 

@@ -128,6 +128,13 @@ def kind(operator: PlanOperator) -> str:
     return parts[1] if len(parts) > 2 or (parts[0] == "aten" and len(parts) > 1) else operator.op
 
 
+def equality(operator: PlanOperator, place: str) -> tuple[object, ...]:
+    """Equal for operators of one phase, kind, `place` in their block, shape and specs."""
+    o = operator
+    moves = o.communication_seconds > 0
+    return (o.phase, o.op, place, o.output_shape, o.strategy, o.inputs, o.outputs, moves)
+
+
 def _any_block(module: str) -> str:
     return re.sub(r"\d+", "*", module)
 
@@ -142,12 +149,10 @@ def _row(operators: Sequence[PlanOperator]) -> OperatorRow:
 
 
 def _grouped(operators: Sequence[PlanOperator]) -> list[OperatorRow]:
-    """Equal operators together, where the first one is: same phase, kind, place in a block, shape and specs."""
+    """Equal operators together, where the first one is."""
     groups: dict[object, list[PlanOperator]] = {}
     for o in operators:
-        moves = o.communication_seconds > 0
-        key = (o.phase, o.op, _any_block(o.module), o.output_shape, o.strategy, o.inputs, o.outputs, moves)
-        groups.setdefault(key, []).append(o)
+        groups.setdefault(equality(o, _any_block(o.module)), []).append(o)
     return [_row(group) for group in groups.values()]
 
 

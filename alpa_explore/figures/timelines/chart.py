@@ -1,19 +1,21 @@
 """Where one timeline is drawn: the axes of its tasks and its memory, and the place of a moment on the axis of time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import Trace
-from alpa_explore.figures.timelines.parts import Part
+from alpa_explore.figures.timelines.parts import Part, Window, shown_parts
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.timeline_tables import row_word
+from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.timeline import Timeline
 
 
@@ -25,6 +27,7 @@ class TimelineChart:
     timeline: Timeline
     scale: float
     """Seconds of one unit of the axis of time."""
+    unit: str
     parts: tuple[Part, ...]
     """The parts of the iteration that are shown."""
     number: int
@@ -78,6 +81,19 @@ class TimelineChart:
         for part in self.parts:
             inside = part.overlaps(start, end)
             yield inside, self.places(start[inside], part), self.places(end[inside], part)
+
+
+def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None) -> list[Timeline]:
+    """Those given, or those of the plan under these schedules."""
+    return list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
+
+
+def charts_of(plan: Plan, timelines: Sequence[Timeline], window: Window) -> list[TimelineChart]:
+    """A chart for each, with one unit of time and one list of traces."""
+    scale, unit = units.seconds_axis(max(t.makespan_seconds for t in timelines))
+    common: dict[str, Any] = {"plan": plan, "scale": scale, "unit": unit, "traces": []}
+    shown = zip(timelines, shown_parts(timelines, window), strict=True)
+    return [TimelineChart(timeline=t, parts=parts, number=n, **common) for n, (t, parts) in enumerate(shown)]
 
 
 def axis(letter: str, index: int) -> str:

@@ -22,7 +22,7 @@ def test_equal_operators_of_equal_blocks_are_one_node_and_views_are_part_of_anot
     assert node("norm_0") != node("mm_0")
     norm = next(n for n in FLOW.nodes if n.id == node("norm_0"))
     assert [v.name for v in norm.views] == ["view_0", "view_1", "view_2"]
-    assert [n.label for n in FLOW.nodes if n.phase == "update"] == ["update"]
+    assert [n.label for n in FLOW.nodes if n.operator.phase == "update"] == ["update"]
 
 
 def test_inside_equal_blocks_an_edge_is_drawn_once_and_between_them_it_has_all_its_reads() -> None:

@@ -12,9 +12,9 @@ from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import at, axis, bars, note
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ink, stage_color, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ink, stage_color
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -74,7 +74,12 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     )
 
 
-@with_theme
+@with_controls(
+    "The weights of a transformer block in slices, and the time of a block",
+    Control("degree", "Devices", DEGREES, 8),
+    Control("sums", "Sums by", SUMS, SUMS[0]),
+    Control("tokens", "Tokens", (2048, 8192, 32768), 8192),
+)
 def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
     """Above, the weights of a block in the slices of its devices; below, the time of a block for every degree."""
     times = {p: block_times(p, sums, tokens) for p in DEGREES}
@@ -108,19 +113,6 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
         xaxis2=axis(type="category", anchor="y2"),
         yaxis2=axis("ms, forward and backward", domain=[0.0, 0.44], rangemode="tozero"),
         annotations=[note(name, x, 0.5, size=20) for name, x in joins],
-    )
-
-
-def block_player() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=block_figure,
-        label="The weights of a transformer block in slices, and the time of a block",
-        controls=(
-            Control(name="degree", label="Devices", values=DEGREES, start=8),
-            Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
-            Control(name="tokens", label="Tokens", values=(2048, 8192, 32768), start=8192),
-        ),
     )
 
 

@@ -12,10 +12,10 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -109,7 +109,12 @@ def overlap(blocks: int, each: BlockSeconds) -> Overlap:
     return Overlap(tasks=tuple(tasks), seconds=seconds, exposed_seconds=seconds - blocks * each.computing)
 
 
-@with_theme
+@with_controls(
+    "What is computed and what is sent, on two rows over time",
+    Control("mode", "Samples shared by", MODES, "FSDP"),
+    Control("place", "Devices", tuple(PLACES), "8 in a node"),
+    Control("tokens", "Tokens of a device", (512, 1024, 2048, 4096, 8192), 1024),
+)
 def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> Drawing:
     """Both streams over time."""
     each = block_seconds(mode, place, tokens)
@@ -128,19 +133,6 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
         barmode="overlay",
         xaxis=axis("ms", rangemode="tozero"),
         yaxis=axis(type="category", categoryarray=["sending", "computing"], categoryorder="array"),
-    )
-
-
-def overlap_player() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=overlap_figure,
-        label="What is computed and what is sent, on two rows over time",
-        controls=(
-            Control(name="mode", label="Samples shared by", values=MODES, start="FSDP"),
-            Control(name="place", label="Devices", values=tuple(PLACES), start="8 in a node"),
-            Control(name="tokens", label="Tokens of a device", values=(512, 1024, 2048, 4096, 8192), start=1024),
-        ),
     )
 
 

@@ -73,7 +73,7 @@ def layout_cloud(asked: Layouts) -> InteractiveFigure:
         draw=partial(layout_cloud_figure, asked),
         label="Memory and time of every uniform layout of a model",
         controls=(
-            Control(name="step", label="Step", values=STEPS, start=STEPS[0]),
-            Control(name="coloured", label="Coloured by", values=tuple(_COLOURS), start="tensor parallel"),
+            Control("step", "Step", STEPS, STEPS[0]),
+            Control("coloured", "Coloured by", tuple(_COLOURS), "tensor parallel"),
         ),
     )
