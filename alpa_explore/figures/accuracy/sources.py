@@ -29,8 +29,8 @@ def sources_figure(record: Record) -> Drawing:
         ends += [low, high]
         color, symbol = source_look(record, source.name)
         hover, name = [_hover(source, score(record.of(source.name)), own)], safe(source.label)
-        bar = bars_across([100 * (high - low)], [name], color, base=[100 * low], width=0.5, hover=hover, listed=False)
-        figure.add(bar | {"marker": {"color": color, "opacity": 0.55, **outline((color, 1))}})
+        looks = {"marker": {"color": color, "opacity": 0.55, **outline((color, 1))}, "hover": hover, "listed": False}
+        figure.add(bars_across([100 * (high - low)], [name], None, base=[100 * low], width=0.5, **looks))
         mean = [100 * sum(found) / len(found)]
         figure.add(points(mean, [name], color, symbol, 11, edge=(ink, 1), hover=hover, listed=False))
     if rows:

@@ -6,18 +6,7 @@ from typing import TypeAlias
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import (
-    Plots,
-    fitted,
-    label_positions,
-    labels,
-    legend_below,
-    legend_entry,
-    limit_line,
-    limit_note,
-    line,
-    points,
-)
+from alpa_explore.figures.marks import NOWHERE, Plots, fitted, label_positions, labels, legend_below, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.compare import differences
@@ -130,14 +119,9 @@ def search_figure(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[No
     looks = labels(texts[:1], positions[0], shadow=halo) | {"mode": "markers+text", "cliponaxis": False}
     star = points([places[0][0]], [places[0][1]], ink, name="label of this plan", listed=False, **looks)
     figure.add(star | {"marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0}})
-    seen = limit <= x.high
-    if seen:
-        figure.add(limit_line([limit] * 2, list(y), dash=""))
-    memory, anchors = "all its memory" if shares else units.bytes_(capacity), {"xanchor": "right", "yanchor": "bottom"}
-    x_ref, at = ("x", limit) if seen else ("paper", 1.0)
-    figure.note(limit_note(memory, at, 1.0, (x_ref, "paper"), seen=seen, **anchors))
-    cross = {"symbol": "x", "size": 10, "color": OKABE_ITO[5]}
-    figure.add(*(legend_entry("scatter", f"no plan: {safe(str(attempt))}", cross) for attempt in failed))
+    memory = "all its memory" if shares else units.bytes_(capacity)
+    figure.limit(limit, memory, x, y, "", xanchor="right", yanchor="bottom")
+    figure.add(*(points(*NOWHERE, OKABE_ITO[5], "x", name=f"no plan: {safe(str(attempt))}") for attempt in failed))
     figure.x(title=x.title(f"peak memory of the fullest device ({unit})"), span=x)
     figure.y(title=y.title("samples/s"), span=y)
     bottom = 64 + 19 * (4 + len(failed) if failed else 1)

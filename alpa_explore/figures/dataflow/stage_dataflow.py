@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.wiring import LEAVES, Read, is_view, stage_reads, views_of
-from alpa_explore.figures.decisions.operator_rows import equality, kind, per
+from alpa_explore.figures.dataflow.wiring import Read, is_view, stage_reads, views_of
+from alpa_explore.figures.decisions.operator_rows import equality, kind
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.tables import stage_named
 
-PHASES = ("forward", "backward", "update")
-"""In the order in which a stage runs them."""
 OUTSIDE = "(outside of modules)"
 """The name of the group of operators without a module."""
 
@@ -31,10 +29,11 @@ class Block:
     names: tuple[str, ...]
     """Of the blocks, as `members`."""
 
-    def seconds(self, attribute: str) -> list[float]:
-        """The sum of an attribute of all operators of its blocks in each phase."""
+    def seconds(self, attribute: str) -> dict[str, float]:
+        """Phase, in the order in which a stage runs them -> the sum of an attribute of all operators of its blocks."""
         every = [o for member in self.members for o in member]
-        return [sum(getattr(o, attribute) for o in every if o.phase == phase) for phase in PHASES]
+        phases = ("forward", "backward", "update")
+        return {phase: sum(getattr(o, attribute) for o in every if o.phase == phase) for phase in phases}
 
     @property
     def count(self) -> int:
@@ -222,13 +221,6 @@ def sentence_of(flow: StageDataflow) -> str:
     return ". ".join(found) + "."
 
 
-def node_text(node: DataflowNode, count: int) -> str:
-    """The time of a node in words; `count` is the number of equal blocks."""
-    compute, moved = units.seconds(node.compute_seconds), units.seconds(node.communication_seconds)
-    times = f"{compute} + collectives {moved}" if node.communication_seconds else compute
-    return f"{times} {per(node.operator)}{f', in each of {count} equal blocks' if count > 1 else ''}"
-
-
 def _nodes(block: Block, group: str) -> Iterator[DataflowNode]:
     """Those of the first of the equal blocks."""
     others = block.members[1:]
@@ -280,12 +272,3 @@ def _in_order(nodes: Sequence[DataflowNode]) -> Iterator[DataflowEdge]:
             read = Read(tensor="", source=before.operator.name, target=node.operator.name)
             yield DataflowEdge(source=before.id, target=node.id, end="", next_block=False, reads=(read,))
         last[place] = node
-
-
-def without_hidden_ends(edges: Sequence[DataflowEdge]) -> tuple[DataflowEdge, ...]:
-    """Without what enters, is stored or leaves and is not moved by a collective: those have a tile at the operator."""
-    return tuple(
-        edge if edge.end == LEAVES or not edge.end else replace(edge, reads=moved)
-        for edge in edges
-        if (moved := tuple(read for read in edge.reads if read.collective is not None)) or not edge.end
-    )

@@ -9,29 +9,16 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import (
-    Plots,
-    bars,
-    bars_across,
-    end_of_most,
-    inside,
-    labels,
-    line,
-    outline,
-    points,
-    words,
-)
+from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, gaps, inside, line, points, words
 from alpa_explore.figures.style import (
     Drawing,
     Trace,
-    empty,
     faint,
     halo,
     ink,
-    ink_on,
     lines,
     safe,
-    stage_color,
+    stage_ink,
     stage_marker,
     with_theme,
 )
@@ -102,10 +89,9 @@ def _strip(figure: Plots, plan: Plan) -> None:
         lengths, rows = [b - a for a, b in zip(starts, stops, strict=True)], ["stage", *["layer"] * (last + 1 - first)]
         room = [length * _NARROW / (ends[-1] or 1) / _CHARACTER for length in lengths]
         fitting = [[text for text in of if len(text) <= most] for of, most in zip(named, room, strict=True)]
-        texts = inside([(found or [""])[0] for found in fitting], ink_on(stage_color(s.index)), 13, whole=True)
+        texts = inside([(found or [""])[0] for found in fitting], stage_ink(s.index), 13, whole=True)
         looks = {"hover": hover, "keys": keys, "width": 0.9, "base": [start - 0.5 for start in starts], **texts}
-        bar = bars_across(lengths, rows, empty, name=name, **looks)
-        figure.add(bar | {"marker": stage_marker(s.index) | outline((empty, 1))})
+        figure.add(bars_across(lengths, rows, None, name=name, marker=stage_marker(s.index, 1), **looks))
     figure.y(1, categoryorder="array", categoryarray=["layer", "stage"], showgrid=False)
 
 
@@ -159,8 +145,7 @@ def _flops(figure: Plots, plan: Plan) -> None:
         x, y = [mark.first + (mark.operators - 1) / 2 for mark in own], [mark.flops / divisor for mark in own]
         hover = {"hover": f"%{{hovertext}}<br>click: selects {click}", "hovertext": [mark.text for mark in own]}
         looks = {"width": [mark.operators for mark in own], "keys": [mark.key for mark in own], **hover}
-        bar = bars(x, y, empty, name=f"stage {stage.index}", **looks)
-        figure.add(bar | {"marker": stage_marker(stage.index)}, row=2)
+        figure.add(bars(x, y, None, name=f"stage {stage.index}", marker=stage_marker(stage.index), **looks), row=2)
     top = end_of_most([mark.flops for mark in marks], 1.05) / divisor or 1.0
     figure.add(_boundaries(plan, top), row=2)
     largest = max(marks, key=lambda mark: mark.flops, default=None)
@@ -194,11 +179,10 @@ def _cuts(figure: Plots, plan: Plan) -> None:
 
 def _cut_off(mark: _Mark, top: float, size: str) -> Trace:
     """The size of a mark that reaches beyond the axis, readable across a boundary."""
-    written = labels([f"{size} ↑ "], "bottom left", shadow=halo)
-    return words([mark.first], [0.98 * top], "", name="cut off") | written
+    font = {"size": 12, "color": ink, "shadow": halo}
+    return words([mark.first], [0.98 * top], [f"{size} ↑ "], "bottom left", name="cut off", textfont=font)
 
 
 def _boundaries(plan: Plan, top: float) -> Trace:
-    places = [end - 0.5 for end in _ends(plan)[:-1]]
-    x = [x for place in places for x in (place, place, None)]
-    return line(x, [0, top, None] * len(places), ink, 1, "dot", name="layer boundaries")
+    upright = [[(end - 0.5, 0), (end - 0.5, top)] for end in _ends(plan)[:-1]]
+    return line(*gaps(*upright), ink, 1, "dot", name="layer boundaries")

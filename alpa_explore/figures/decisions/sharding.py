@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from plotly.colors import sample_colorscale
 
@@ -70,19 +71,10 @@ def sharding_figure(
     )
 
 
-def sharding_sentence(
-    plan: Plan,
-    stage: int = 0,
-    *,
-    layer: int | None = None,
-    phase: str | None = None,
-    start: int | None = None,
-    count: int = tuning.SHARDING_ROWS,
-) -> str:
-    """What the figure shows for this plan and stage."""
+def sharding_sentence(plan: Plan, stage: int = 0, *, count: int = tuning.SHARDING_ROWS, **rows: Any) -> str:
+    """What the figure shows for this plan and stage; `rows` are the other arguments of `sharding_figure`."""
     shown = stage_named(plan, stage)
-    page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    return _sentence(page, shown) + _constraints_sentence(plan, shown)
+    return _sentence(operator_page(shown, count=max(1, count), **rows), shown) + _constraints_sentence(plan, shown)
 
 
 def _sentence(page: OperatorPage, stage: PlanStage) -> str:
@@ -161,12 +153,11 @@ def _seconds(figure: Plots, rows: Sequence[OperatorRow], stage: PlanStage, keys:
     moving = [row.communication_seconds / divisor for row in rows]
     pattern = {"shape": "x", "fgcolor": ground, "size": 5, "solidity": 0.3}
     other = OKABE_ITO[5] if color != OKABE_ITO[5] else OKABE_ITO[0]
-    collectives = bars_across(moving, places, other, name="collectives", **looks)
     # Beside what dominates, a short bar cannot be read: each has its value.
     ends, values = [row.seconds / divisor for row in rows], [_value(row) for row in rows]
     figure.add(
         bars_across(computing, places, color, name="compute", **looks),
-        collectives | {"marker": {"color": other, "pattern": pattern}},
+        bars_across(moving, places, None, name="collectives", marker={"color": other, "pattern": pattern}, **looks),
         words(ends, places, values, "middle right", 11, None, name="values", cliponaxis=False),
         col=2,
     )

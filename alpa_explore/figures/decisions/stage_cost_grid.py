@@ -140,7 +140,7 @@ class PanelGrid:
         return axis(span=(-0.5, across - 0.5), ticks=numbers), axis(span=(down - 0.5, -0.5), ticks=counts)
 
 
-def choose_panels(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
+def panels_of(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
     """Those asked for, or those that the plan uses, then the smallest that are useful, up to the limit.
 
     `slowest`: seconds above which a range is of no use.

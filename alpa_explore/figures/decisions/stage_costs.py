@@ -10,19 +10,11 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.cluster import Submesh
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.stage_cost_grid import (
-    Colors,
-    Panel,
-    PanelGrid,
-    Place,
-    choose_panels,
-    lay_out,
-    place_of,
-)
+from alpa_explore.figures.decisions.stage_cost_grid import Colors, Panel, PanelGrid, Place, lay_out, panels_of, place_of
 from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import axis, bars, labels, points, words
 from alpa_explore.figures.marks import cells as heat_cells
-from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, lines, stage_color, with_theme
+from alpa_explore.figures.style import Drawing, Trace, faint, ground, lines, stage_color, with_theme
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import encoded, schedule_terms, stage_table
 from alpa_explore.numerics.arrays import Flags
@@ -49,7 +41,7 @@ def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) ->
     rows = stage_costs_table(plan)
     shapes = [_place(plan, m) for m in plan.costs.submeshes]
     asked = None if submeshes is None else [shapes[i] for i in submeshes if 0 <= i < len(shapes)]
-    panels = choose_panels(rows, _slowest(plan), asked)
+    panels = panels_of(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
     colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
     under = possible_stages(plan)
@@ -60,7 +52,7 @@ def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) ->
         y = [grids[0].shape[0] - 0.5 + 9 / grids[0].cell_pixels] * len(numbers["tickvals"])
         traces.append(words(numbers["tickvals"], y, numbers["ticktext"], size=11, color=None, name="layers"))
     height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
-    return drawing(
+    return Drawing(
         traces,
         _sentence(plan, rows, panels),
         height=round(height) + 190,
@@ -185,7 +177,7 @@ def _below(first: PanelGrid, grid: PanelGrid, trace: dict[str, Any]) -> dict[str
 def stage_costs_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     rows = stage_costs_table(plan)
-    return _sentence(plan, rows, choose_panels(rows, _slowest(plan), None))
+    return _sentence(plan, rows, panels_of(rows, _slowest(plan), None))
 
 
 def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
@@ -257,7 +249,7 @@ def _traces(plan: Plan, rows: list[Row], grid: PanelGrid, colors: Colors, under:
     yield _heatmap(plan, grid, cells, colors, under)
     over = [cell for cell in cells if not cell.row["microbatches_fit"]]
     cross = {"symbol": "x-thin", "size": 8 if grid.lettered else 5, "line": {"width": 1.2, "color": faint}}
-    yield points([c.x for c in over], [c.y for c in over], faint, name="does not fit") | {"marker": cross}
+    yield points([c.x for c in over], [c.y for c in over], None, name="does not fit", marker=cross)
     corners = [grid.corner(panel) for panel in range(len(grid.panels))]
     # Above the numbers of stages at the corners of the first row.
     x, y = [x - 0.5 for _, x in corners], [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners]
@@ -277,7 +269,7 @@ def _traces(plan: Plan, rows: list[Row], grid: PanelGrid, colors: Colors, under:
     x, y = [cell.x + 0.5 for cell in framed], [cell.y - 0.5 for cell in framed]
     looks = labels([f"<b>{stage}</b>" for stage in stages], None, 10) | {"mode": "markers+text", "cliponaxis": False}
     disc = {"size": 15, "color": ground, "opacity": 1, "line": {"color": colors_of, "width": 2}}
-    yield points(x, y, ground, name="stages", keys=keys, **looks) | {"marker": disc}
+    yield points(x, y, None, name="stages", keys=keys, marker=disc, **looks)
 
 
 def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Schedules) -> Trace:

@@ -12,19 +12,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, link
 from alpa_explore.figures.marks import axis, labels, line, words
 from alpa_explore.figures.marks import points as marks
-from alpa_explore.figures.style import (
-    OKABE_ITO,
-    Color,
-    Drawing,
-    Trace,
-    drawing,
-    empty,
-    faint,
-    ink,
-    lines,
-    safe,
-    with_theme,
-)
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import iteration_with_band
@@ -93,7 +81,7 @@ def t_max_figure(plan: Plan) -> Drawing:
     title += f"; a double click shows all {count:,}" if count else ""
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
-    return drawing(
+    return Drawing(
         traces,
         t_max_sentence(plan),
         height=540,
@@ -233,7 +221,7 @@ def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
     ]
 
 
-def _marks(values: list[float], points: list[_Point], view: _View, color: Color) -> Trace:
+def _marks(values: list[float], points: list[_Point], view: _View, color: Any) -> Trace:
     hover, keys = [p.text for p in points], [p.key for p in points]
     trace = marks([p.t_max / view.scale for p in points], values, color, hover=hover, keys=keys, listed=False)
     return trace | {"marker": {"size": 8, "color": color}}

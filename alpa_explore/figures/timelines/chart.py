@@ -36,19 +36,9 @@ class TimelineChart:
     """The traces of the figure, in plotly's form, to which `add` appends."""
 
     @property
-    def x_axis(self) -> str:
-        """plotly's name of its axis of time."""
-        return axis("x", self.number)
-
-    @property
-    def task_axis(self) -> str:
-        """plotly's name of the axis with a row for each submesh."""
-        return axis("y", 2 * self.number)
-
-    @property
-    def memory_axis(self) -> str:
-        """plotly's name of the axis of bytes."""
-        return axis("y", 2 * self.number + 1)
+    def axes(self) -> tuple[str, str, str]:
+        """plotly's names of the axis of time, of that with a row for each submesh, and of that of bytes."""
+        return axis("x", self.number), axis("y", 2 * self.number), axis("y", 2 * self.number + 1)
 
     @property
     def length(self) -> float:
@@ -69,8 +59,9 @@ class TimelineChart:
 
     def add(self, trace: Trace, *, memory: bool = False) -> None:
         """Draw a trace in the rows of the tasks, or in the chart of memory; it is listed in the legend only once."""
-        axes = {"xaxis": self.x_axis, "yaxis": self.memory_axis if memory else self.task_axis}
-        self.traces.append(trace | axes | {"showlegend": trace.get("showlegend", True) and self.number == 0})
+        x, rows, sizes = self.axes
+        shown = {"xaxis": x, "yaxis": sizes if memory else rows}
+        self.traces.append(trace | shown | {"showlegend": trace.get("showlegend", True) and self.number == 0})
 
     def places(self, seconds: Floats, part: Part) -> Floats:
         """Moments within a part as places on the axis, in its unit."""

@@ -52,10 +52,11 @@ class Frame:
             bottom = top - self._height(chart) + TICKS_PIXELS
             rows = (bottom + _MEMORY_PIXELS + _GAP_PIXELS, top - _LABEL_PIXELS)
             domain = self._domain((bottom, bottom + _MEMORY_PIXELS))
-            fixed = {"anchor": chart.x_axis, "domain": domain, "fixedrange": True, "nticks": 5}
-            layout[axis_name(chart.x_axis)] = time_axis(chart)
-            layout[axis_name(chart.task_axis)] = _row_axis(chart, self._domain(rows))
-            layout[axis_name(chart.memory_axis)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
+            x, tasks, memory = chart.axes
+            fixed = {"anchor": x, "domain": domain, "fixedrange": True, "nticks": 5}
+            layout[axis_name(x)] = time_axis(chart)
+            layout[axis_name(tasks)] = _row_axis(chart, self._domain(rows))
+            layout[axis_name(memory)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
             notes += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
             if len(self.charts) > 1:  # the name of the schedule above its rows' names
                 name, y = f"<b>{chart.timeline.schedule.name}</b>", (top - _LABEL_PIXELS) / self.height
@@ -108,13 +109,13 @@ class Frame:
         hint = note(text, *at, color=faint, refs=("paper", "paper"), xanchor="left", **place)
         layout["annotations"].append(hint)
         if brush:
-            zoomed = {axis_name(chart.x_axis): _span(chart) for chart in self.charts}
+            zoomed = {axis_name(chart.axes[0]): _span(chart) for chart in self.charts}
             layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}, "zoom": zoomed}
 
 
 def time_axis(chart: TimelineChart) -> Trace:
     """The axis of time of a chart."""
-    return plain_axis(span=_span(chart), bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart)
+    return plain_axis(span=_span(chart), bare=True, anchor=chart.axes[2]) | _TICK_MARKS | _ticks(chart)
 
 
 def _span(chart: TimelineChart) -> tuple[float, float]:
@@ -128,7 +129,7 @@ def _row_axis(chart: TimelineChart, domain: Sequence[float]) -> Trace:
     labelled = range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS))
     ticks, span = {p: chart.row_names[p] for p in labelled}, (count - 0.45, -0.55)
     fixed = {"ticklabelstandoff": 6, "fixedrange": True}
-    return plain_axis(span=span, ticks=ticks, bare=True, anchor=chart.x_axis, domain=domain, **fixed)
+    return plain_axis(span=span, ticks=ticks, bare=True, anchor=chart.axes[0], domain=domain, **fixed)
 
 
 def _ticks(chart: TimelineChart) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def part_labels(chart: TimelineChart, top: float, middle: float, height: float) 
     """
     if len(chart.parts) == 1:
         return []
-    refs, found = (chart.x_axis, "paper"), []
+    refs, found = (chart.axes[0], "paper"), []
     for part in chart.parts:
         x = (part.at + (part.end - part.start) / 2) / chart.scale
         found.append(note(part.label, x, top / height, refs=refs, yanchor="bottom"))

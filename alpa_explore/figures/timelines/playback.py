@@ -43,9 +43,9 @@ def playback_document(
         "charts": [
             {
                 "name": chart.timeline.schedule.name,
-                "x": axis_name(chart.x_axis),
-                "tasks": axis_name(chart.task_axis),
-                "memory": axis_name(chart.memory_axis),
+                "x": axis_name(chart.axes[0]),
+                "tasks": axis_name(chart.axes[1]),
+                "memory": axis_name(chart.axes[2]),
                 "parts": [
                     {name: getattr(part, name) / scale for name in ("start", "end", "at")} for part in chart.parts
                 ],

@@ -14,18 +14,7 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import HIDDEN_AXIS, axis, bars, bars_across, inside, legend_below, line, note
-from alpa_explore.figures.style import (
-    OKABE_ITO,
-    Drawing,
-    Trace,
-    drawing,
-    empty,
-    ground,
-    ink_on,
-    lines,
-    mixed,
-    with_theme,
-)
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, ground, ink_on, lines, mixed, with_theme
 from alpa_explore.figures.timelines.chart import TimelineChart, charts_of, rounded
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.memory import draw_limit, sampled_steps
@@ -195,7 +184,7 @@ def stage_memory_figure(plan: Plan, stage: int = 0, *, window: Window = "parts")
     span = (0, _HEADROOM * most / byte_scale)
     high = _AREAS * _HEIGHT
     chart.traces.append(_device(held, high / (_HEADROOM * most)))
-    return drawing(
+    return Drawing(
         chart.traces,
         stage_memory_sentence(plan, stage),
         height=_HEIGHT,

@@ -11,7 +11,7 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures.marks import bars_across, line
-from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, ink, mixed, with_theme
+from alpa_explore.figures.style import Drawing, Trace, faint, ground, ink, mixed, with_theme
 from alpa_explore.figures.timelines.chart import TimelineChart, charts_of, rounded, timelines_of, with_gaps
 from alpa_explore.figures.timelines.frame import TICKS_PIXELS, Frame
 from alpa_explore.figures.timelines.memory import draw_memory
@@ -51,7 +51,7 @@ def timeline_figure(
     frame = Frame(charts=charts, overview=in_part or brush)
     legend, pixels = frame.legend()
     overview = _overview(charts[0], *frame.overview_axes) if frame.overview else []
-    return drawing(
+    return Drawing(
         [*charts[0].traces, *overview],
         timeline_sentence(plan, timelines=drawn),
         height=frame.height,

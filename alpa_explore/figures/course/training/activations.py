@@ -9,7 +9,7 @@ from alpa_explore import units
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.course.training.block import SUMS
 from alpa_explore.figures.marks import axis, bars, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing
+from alpa_explore.figures.style import OKABE_ITO, Drawing
 from alpa_explore.models.catalog import llama
 
 RECOMPUTED = ("none", "norms", "norms+attention", "full")
@@ -64,7 +64,7 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str) -> Drawing:
         traces.append(bars(list(RECOMPUTED), sizes, OKABE_ITO[place], ("", "/", ".", "x", "-", "+")[place], **looks))
         bases = [base + size for base, size in zip(bases, sizes, strict=True)]
     blocks, block = llama(model).layers, sum(columns["none"].values())
-    return drawing(
+    return Drawing(
         [*traces, words(list(RECOMPUTED), bases, [units.bytes_(2**20 * base) for base in bases], "top center")],
         f"{model}, {tokens:,} tokens: {units.bytes_(block)} a block, {units.bytes_(blocks * block)} in {blocks} blocks",
         height=460,

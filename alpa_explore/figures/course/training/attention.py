@@ -19,7 +19,7 @@ from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import at, axis, bars, bars_across
-from alpa_explore.figures.style import Color, Drawing, Trace, drawing, empty, ground, stage_color
+from alpa_explore.figures.style import Color, Drawing, Trace, empty, ground, stage_color
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
 
@@ -63,7 +63,7 @@ def causal_balance_figure(devices: int, order: str) -> Drawing:
     looks = {"text": [f"{r:.2f}" for r in relative], "hover": hover, "listed": False, **at(2)}
     most = relative.max()
     busiest = f"the busiest computes {most:.2f} times the mean, and all wait for it"
-    return drawing(
+    return Drawing(
         [*traces, bars(names, relative.tolist(), colors, **looks)],
         f"{devices} devices, {order}: {busiest if most > 1 + 1e-9 else 'all compute equally much'}",
         height=360,
@@ -163,7 +163,7 @@ def ring_figure(sequence: int, devices: int, link: str) -> Drawing:
     )
     time = axis("time", rangemode="tozero", tickformat="~s", ticksuffix="s")
     axes = {"xaxis": time, "yaxis": {"autorange": "reversed"}}
-    return drawing(traces, title, height=260, barmode="overlay", **axes)
+    return Drawing(traces, title, height=260, barmode="overlay", **axes)
 
 
 def _bars(row: str, starts: list[float], lengths: list[float], color: Color, name: str) -> Trace:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
-from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import at, axis, bars, note
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ink, stage_color
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ink, stage_color
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -67,10 +67,12 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
 
     forward = product((heads + 2 * keys) * head, hidden) + product(hidden, heads * head)
     forward += product(2 * inner, hidden) + product(hidden, inner)
+    group, size = device_group(cluster, degree, 1), float(_BYTES * tokens * hidden)
+    halves = (StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER) if sums == SUMS[1] else (StepKind.ALL_REDUCE,)
     return BlockTimes(
         products_seconds=3 * forward,
         attention_seconds=attention(KernelKind.ATTENTION, 2) + attention(KernelKind.ATTENTION_BACKWARD, 5),
-        sums_seconds=4 * _sum_seconds(device_group(cluster, degree, 1), sums, float(_BYTES * tokens * hidden)),
+        sums_seconds=4 * sum(group_seconds(half, size, group) for half in halves),
     )
 
 
@@ -102,7 +104,7 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
         stacked.append(bars(names, milliseconds, color, hatch, **looks))
         bases = [base + value for base, value in zip(bases, milliseconds, strict=True)]
     joins = [("Σ", 2.5), ("Σ", 4.5)] if degree > 1 else []
-    return drawing(
+    return Drawing(
         [*_slices(degree), *stacked],
         title,
         height=560,
@@ -119,11 +121,6 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
 def _kernel(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
     kernel = Kernel(kind=kind, flops=flops, bytes_accessed=moved, dtype="bfloat16", matrix=True, sizes=sizes)
     return compute_seconds(cluster.device, kernel)
-
-
-def _sum_seconds(group: Group, sums: str, size: float) -> float:
-    halves = (StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER) if sums == SUMS[1] else (StepKind.ALL_REDUCE,)
-    return sum(group_seconds(half, size, group) for half in halves)
 
 
 def _slices(degree: int) -> list[Trace]:

@@ -10,7 +10,7 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars, mark
-from alpa_explore.figures.style import Drawing, drawing, heat_scale, ink, stage_color
+from alpa_explore.figures.style import Drawing, heat_scale, ink, stage_color
 from alpa_explore.numerics.arrays import Ints
 
 _TOKENS = 512
@@ -63,7 +63,7 @@ def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16) -
     texts = {"text": [f"device {d}: {r:.2f}" for d, r in enumerate(relative)], "textposition": "inside"}
     looks = {"width": [each * 0.9] * devices, "yaxis": "y2", "hover": "%{text} times the mean", "listed": False}
     mean = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y2", "y0": 1, "y1": 1}
-    return drawing(
+    return Drawing(
         [
             mark("heatmap", list(range(experts)), list(range(devices)), z=counts.tolist(), **heat),
             bars(places, relative, [stage_color(d) for d in range(devices)], **looks, **texts),

@@ -15,7 +15,7 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing
+from alpa_explore.figures.style import OKABE_ITO, Drawing
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -125,7 +125,7 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
         for kind in _LOOKS
         if getattr(each, kind)
     ]
-    return drawing(
+    return Drawing(
         traces,
         f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, "
         f"of which the device waits {units.percent(found.exposed_seconds / found.seconds)}",

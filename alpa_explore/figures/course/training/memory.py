@@ -11,7 +11,7 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars, note, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, ground, ink, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ground, ink, with_theme
 from alpa_explore.models.catalog import entry
 
 ZERO_STAGES = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
@@ -74,7 +74,7 @@ def stacked_bytes(columns: Mapping[str, Mapping[str, float]], title: str, *, lim
     limit = limit_bytes / 2**30
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit, "y1": limit}
     place_of = {"size": 13, "color": None, "refs": ("paper", "y"), "xanchor": "right", "yanchor": "bottom"}
-    return drawing(
+    return Drawing(
         traces,
         title,
         height=400,

@@ -14,7 +14,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars_across, inside, line
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ground, ink, mixed, stage_color
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ground, ink, mixed, stage_color
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -83,7 +83,7 @@ def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 
         )
     facts = schedule_facts(name, devices, microbatches, RATIOS[ratio])
     rows, span = {place: f"device {place}" for place in range(devices)}, (devices - 0.5, -0.5)
-    return drawing(
+    return Drawing(
         [*_task_traces(facts.timeline), *_held_traces(facts.timeline, devices)],
         f"{name}, {devices} devices, B = {microbatches}: {facts.makespan:.4g} units, idle "
         f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches",
