@@ -11,7 +11,7 @@ from alpa_explore.cluster.software import Software
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import NOWHERE, Plots, gaps, labels, line, note, points, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ground, halo, ink, lines, safe, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ground, ink, lines, safe, with_theme
 from alpa_explore.uniform_layouts import report
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
@@ -91,7 +91,7 @@ def scatter_figure(
     if plan is not None:
         text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
         star = points([plan.bytes / x_scale], [plan.seconds / scale], ink, "star", 15, name="the plan", hover=[text])
-        star |= labels(["this plan"], "top center", 12, shadow=halo) | {"mode": "markers+text", "showlegend": False}
+        star |= labels(["this plan"], "top center", over_lines=True) | {"mode": "markers+text", "showlegend": False}
         figure.add(star | {"cliponaxis": False})
     figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
     figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ground, hatching, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ground, halo, hatching, ink, lines
 from alpa_explore.questions.explain import COMPUTE, OVERHEAD, SEND, SYNC, UNKNOWN, WAIT
 
-HOVER_TEXT = "%{hovertext}<extra></extra>"
-"""`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
 MEMORY_PARTS = (
     ("weights, gradients, optimizer state", OKABE_ITO[0], "", "weight_bytes"),
     ("activations held", OKABE_ITO[1], "/", "activations_held_bytes"),
@@ -47,7 +45,7 @@ def mark(
     if isinstance(hover, str):
         trace["hovertemplate"] = f"{hover}<extra></extra>"
     elif hover is not None:
-        trace |= {"hovertext": hover, "hovertemplate": HOVER_TEXT}
+        trace |= {"hovertext": hover, "hovertemplate": "%{hovertext}<extra></extra>"}
     else:
         trace["hoverinfo"] = "skip"
     if keys is not None:
@@ -86,12 +84,15 @@ def words(
     x: Any, y: Any, text: Any, place: Any = "middle center", size: Any = 12, color: Any = ink, **looks: Any
 ) -> Trace:
     """Words; `place` is plotly's name of the side of the point on which they stand."""
-    return mark("scatter", x, y, mode="text", **{**labels(text, place, size, color), **looks}, listed=False)
+    return mark("scatter", x, y, mode="text", **labels(text, place, size, color), listed=False, **looks)
 
 
-def labels(text: Any, place: Any = "top center", size: Any = 12, color: Any = ink, **font: Any) -> Trace:
-    """The properties of a trace that write a text at each of its marks."""
-    return {"text": text, "textposition": place, "textfont": {"size": size, "color": color, **font}}
+def labels(
+    text: Any, place: Any = "top center", size: Any = 12, color: Any = ink, *, over_lines: bool = False
+) -> Trace:
+    """The properties of a trace that write a text at each of its marks; `over_lines`: readable across a line."""
+    font = {"size": size, "color": color} | ({"shadow": halo} if over_lines else {})
+    return {"text": text, "textposition": place, "textfont": font}
 
 
 def inside(text: Any, color: Any = ink, size: Any = 12, anchor: str = "middle", *, whole: bool = False) -> Trace:
@@ -277,11 +278,6 @@ class Plots:
     def y(self, row: Any = None, col: Any = None, **settings: Any) -> None:
         """The same for y axes."""
         self._update("yaxis", row, col, axis(**settings))
-
-    @property
-    def listed(self) -> int:
-        """Traces with an entry in the legend."""
-        return sum(trace.get("showlegend", True) for trace in self._traces)
 
     def limit(self, at: float, memory: str, x: AxisRange, y: AxisRange, dash: str = "dash", **anchors: Any) -> None:
         """The memory of a device as an upright line in the first plot, with its words; where it is beyond the axis,

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alpa_explore.units import printable
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Figure: TypeAlias = "go.Figure"
 Trace: TypeAlias = dict[str, Any]
 """A trace or a part of a layout in plotly's words; what is callable in it is a function of the theme."""
-Theme: TypeAlias = Literal["light", "dark"]
 Color: TypeAlias = "str | Callable[[str], str]"
 """'#rrggbb', or a function from a theme to it."""
 

@@ -7,7 +7,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import NOWHERE, Plots, fitted, label_positions, labels, legend_below, line, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.tables import Row
@@ -116,7 +116,7 @@ def search_figure(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[No
             figure.add(points(px, py, color, symbol, size, hover=hover, **looks))
     # Beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark as a circle of its size
     # reaches, and the tips of a star reach further.
-    looks = labels(texts[:1], positions[0], shadow=halo) | {"mode": "markers+text", "cliponaxis": False}
+    looks = labels(texts[:1], positions[0], over_lines=True) | {"mode": "markers+text", "cliponaxis": False}
     star = points([places[0][0]], [places[0][1]], ink, name="label of this plan", listed=False, **looks)
     figure.add(star | {"marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0}})
     memory = "all its memory" if shares else units.bytes_(capacity)

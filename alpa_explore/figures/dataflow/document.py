@@ -5,8 +5,7 @@ A tile stands for a tensor: its spec says into how many parts each mesh axis cut
 that the page can draw them.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 from alpa_explore import units
@@ -38,7 +37,7 @@ def dataflow_document(flow: StageDataflow) -> dict[str, Any]:
         },
         "groups": [_group(f"g{number}", group) for number, group in enumerate(flow.groups)],
         "nodes": nodes,
-        "edges": [_edge(edge) for edge in _without_hidden_ends(flow.edges)],
+        "edges": [_edge(edge) for edge in flow.edges],
     }
 
 
@@ -144,12 +143,3 @@ def _texts(edge: DataflowEdge) -> list[str]:
         for read in edge.reads[:4]
         if read.tensor
     ]
-
-
-def _without_hidden_ends(edges: Sequence[DataflowEdge]) -> tuple[DataflowEdge, ...]:
-    """Without what enters, is stored or leaves and is not moved by a collective: those have a tile at the operator."""
-    return tuple(
-        edge if edge.end == LEAVES or not edge.end else replace(edge, reads=moved)
-        for edge in edges
-        if (moved := tuple(read for read in edge.reads if read.collective is not None)) or not edge.end
-    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.wiring import Read, is_view, stage_reads, views_of
+from alpa_explore.figures.dataflow.wiring import ENTERS, WEIGHT, Read, is_view, stage_reads, views_of
 from alpa_explore.figures.decisions.operator_rows import equality, kind
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
@@ -245,7 +245,8 @@ def _node(block: Block, others: Sequence[Sequence[PlanOperator]], group: str, pl
 
 
 def _edges(blocks: Sequence[Block], nodes: Sequence[DataflowNode], reads: Sequence[Read]) -> Iterator[DataflowEdge]:
-    """Of equal blocks the edges inside the first; those between blocks once, with all their reads."""
+    """Of equal blocks the edges inside the first; those between blocks once, with all their reads. What enters or is
+    stored has an edge where a collective moves it."""
     member_of = {o.name: k for block in blocks for k, member in enumerate(block.members) for o in member}
     node_of = {o.name: node for node in nodes for o in (*node.operators, *node.equal)}
     found: dict[tuple[str, str, str, bool], list[Read]] = {}
@@ -256,6 +257,8 @@ def _edges(blocks: Sequence[Block], nodes: Sequence[DataflowNode], reads: Sequen
         alone = source is None or target is None or (inside and not between)
         if alone and member_of[read.target or read.source] > 0:
             continue  # the same as in the first of the equal blocks
+        if read.end in (ENTERS, WEIGHT) and read.collective is None:
+            continue  # it has a tile at its operator
         ends = (source.id if source is not None else "", target.id if target is not None else "")
         found.setdefault((*ends, read.end, between), []).append(read)
     for (source_id, target_id, end, between), together in found.items():

@@ -9,19 +9,8 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, gaps, inside, line, points, words
-from alpa_explore.figures.style import (
-    Drawing,
-    Trace,
-    faint,
-    halo,
-    ink,
-    lines,
-    safe,
-    stage_ink,
-    stage_marker,
-    with_theme,
-)
+from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, gaps, inside, labels, line, points, words
+from alpa_explore.figures.style import Drawing, Trace, faint, ink, lines, safe, stage_ink, stage_marker, with_theme
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import layers_table, stage_of_layer
@@ -179,8 +168,8 @@ def _cuts(figure: Plots, plan: Plan) -> None:
 
 def _cut_off(mark: _Mark, top: float, size: str) -> Trace:
     """The size of a mark that reaches beyond the axis, readable across a boundary."""
-    font = {"size": 12, "color": ink, "shadow": halo}
-    return words([mark.first], [0.98 * top], [f"{size} ↑ "], "bottom left", name="cut off", textfont=font)
+    written = labels([f"{size} ↑ "], "bottom left", over_lines=True)
+    return words([mark.first], [0.98 * top], "", name="cut off") | written
 
 
 def _boundaries(plan: Plan, top: float) -> Trace:

@@ -37,18 +37,11 @@ class OperatorRow:
         return f"{place} {kind(self.operator)} × {self.count}".strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorPage:
-    """Rows in execution order, and a sentence that says which operators they are."""
-
-    rows: Sequence[OperatorRow]
-    sentence: str
-
-
 def operator_page(
     stage: PlanStage, *, count: int, start: int | None = None, layer: int | None = None, phase: str | None = None
-) -> OperatorPage:
-    """`count` operators from `start` on; without `start` all of them where they fit, else the rows that take most time.
+) -> tuple[list[OperatorRow], str]:
+    """Rows in execution order, and a sentence that says which operators they are: `count` from `start` on; without
+    `start` all of them where they fit, else the rows that take most time.
 
     Only operators of `layer` and `phase` count, where these are given.
     """
@@ -62,19 +55,16 @@ def operator_page(
         first = min(max(start, 0), max(len(selected) - 1, 0))
         page = selected[first : first + count]
         last = first + len(page) - 1
-        return OperatorPage(
-            rows=[_row([o]) for o in page], sentence=f"{first}–{last} of the {len(selected):,} {named}."
-        )
+        return [_row([o]) for o in page], f"{first}–{last} of the {len(selected):,} {named}."
     if len(selected) <= count:
-        return OperatorPage(rows=[_row([o]) for o in selected], sentence=f"All {len(selected)} {named}.")
+        return [_row([o]) for o in selected], f"All {len(selected)} {named}."
     rows = _grouped(selected)
     kept, covered = _heaviest(rows, count)
     number = sum(row.count for row in kept)
-    sentence = (
+    return kept, (
         f"{number:,} of the {len(selected):,} {named}: they take {units.percent(round(covered, 3))} of the time. "
         "Equal operators share a row (× 6: six of them)."
     )
-    return OperatorPage(rows=kept, sentence=sentence)
 
 
 def row_text(row: OperatorRow) -> str:

@@ -74,7 +74,7 @@ class TimelineChart:
             yield inside, self.places(start[inside], part), self.places(end[inside], part)
 
 
-def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None) -> list[Timeline]:
+def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None = None) -> list[Timeline]:
     """Those given, or those of the plan under these schedules."""
     return list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
 

@@ -23,16 +23,10 @@ _TICKS = 10_000_000
 """Ticks of an iteration: a microsecond of ten seconds."""
 
 
-def playback_document(
-    plan: Plan,
-    schedules: Sequence[str] = ("1f1b",),
-    *,
-    window: Window = "parts",
-    timelines: Sequence[Timeline] | None = None,
-) -> dict[str, Any]:
+def playback_document(plan: Plan, schedules: Sequence[str] = ("1f1b",), *, window: Window = "parts") -> dict[str, Any]:
     """For each timeline that `timeline_figure` draws for the same arguments: its tasks, the parts that are shown, and
     plotly's names of the axes. Times are in the unit of the figure's axis, those of tasks in ticks."""
-    charts = charts_of(plan, timelines_of(plan, schedules, timelines), window)
+    charts = charts_of(plan, timelines_of(plan, schedules), window)
     longest, scale = max(chart.timeline.makespan_seconds for chart in charts), charts[0].scale
     tick, (x, y) = longest / _TICKS, Frame(charts=charts, overview=True).overview_axes
     return {

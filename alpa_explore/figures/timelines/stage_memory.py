@@ -18,7 +18,6 @@ from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, ground,
 from alpa_explore.figures.timelines.chart import TimelineChart, charts_of, rounded
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.memory import draw_limit, sampled_steps
-from alpa_explore.figures.timelines.parts import Window
 from alpa_explore.figures.timelines.tasks import task_color
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.phrases import stage_phrase
@@ -169,11 +168,11 @@ def _in_slots(timeline: Timeline, submesh: int) -> Iterator[tuple[int, int, int,
 
 
 @with_theme
-def stage_memory_figure(plan: Plan, stage: int = 0, *, window: Window = "parts") -> Drawing:
+def stage_memory_figure(plan: Plan, stage: int = 0) -> Drawing:
     """The memory of a device of a stage over time, with a line at what the device has. OptionError for a stage that the
     plan does not have."""
     held = held_memory(plan, stage)
-    (chart,) = charts_of(plan, [held.timeline], window)
+    (chart,) = charts_of(plan, [held.timeline], "parts")
     most = max(held.limit_bytes, held.peak_bytes)
     byte_scale, byte_unit = units.bytes_axis(most)
     for part in held.parts:

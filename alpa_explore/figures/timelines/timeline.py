@@ -71,11 +71,9 @@ def timeline_sentence(
     return one_schedule(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
 
 
-def timeline_table(
-    plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
-) -> list[Row]:
+def timeline_table(plan: Plan, schedules: Sequence[str] = ("1f1b",)) -> list[Row]:
     """The same as rows: one for each submesh and schedule."""
-    drawn = timelines_of(plan, schedules, timelines)
+    drawn = timelines_of(plan, schedules)
     return [{"schedule": t.schedule.name, **row} for t in drawn for row in submeshes_table(plan, t)]
 
 

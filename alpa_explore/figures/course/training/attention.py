@@ -13,11 +13,11 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.collectives import exposed_seconds
-from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
+from alpa_explore.cost.kernels import KernelKind, ring_keys
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, with_controls
+from alpa_explore.figures.course.training.block import kernel_seconds
 from alpa_explore.figures.marks import at, axis, bars, bars_across
 from alpa_explore.figures.style import Color, Drawing, Trace, empty, ground, stage_color
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -86,17 +86,8 @@ class RingTimes:
     """Of the exchange, those that computing does not hide."""
 
 
-def ring_times(
-    cluster: Cluster,
-    sequence: int,
-    devices: int,
-    *,
-    stride: int = 1,
-    heads: int = 32,
-    kv_heads: int = 8,
-    head: int = 128,
-) -> RingTimes:
-    """The times of a causal ring in zig-zag order; the default sizes are those of Llama-3-8B.
+def ring_times(cluster: Cluster, sequence: int, devices: int, *, stride: int = 1, kv_heads: int = 8) -> RingTimes:
+    """The times of a causal ring in zig-zag order, with 32 heads of 128 as Llama-3-8B, which has 8 of keys and values.
 
     The ring has every `stride`-th device: with the number of devices of a node each stands on another node. Raises
     OptionError for a sequence that does not divide.
@@ -107,17 +98,11 @@ def ring_times(
             found=f"{sequence:,} positions on {devices} devices",
             remedy=f"Choose a multiple of {2 * devices}.",
         )
-    length = sequence // devices
+    length, heads, head = sequence // devices, 32, 128
     pairs = heads * length * sequence / 2
-    kernel = Kernel(
-        kind=KernelKind.ATTENTION,
-        flops=4.0 * pairs * head,
-        bytes_accessed=float(_HALF * length * head * (2 * heads + 2 * kv_heads)),
-        dtype="bfloat16",
-        matrix=True,
-        sizes=(heads, length, ring_keys(length, devices), head),
-    )
-    computing = compute_seconds(cluster.device, kernel)
+    moved = float(_HALF * length * head * (2 * heads + 2 * kv_heads))
+    sizes = (heads, length, ring_keys(length, devices), head)
+    computing = kernel_seconds(cluster, KernelKind.ATTENTION, 4.0 * pairs * head, moved, sizes)
     keys_and_values = float(_HALF * 2 * kv_heads * head * sequence)
     exchanging = group_seconds(StepKind.RING, keys_and_values, device_group(cluster, devices, stride))
     return RingTimes(

@@ -58,12 +58,12 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     def product(n: float, k: float) -> float:
         flops, moved = 2.0 * tokens * n * k, float(_BYTES * (tokens * k + k * n + tokens * n))
         sizes = (1, tokens, n, k)
-        return _kernel(cluster, KernelKind.PRODUCT, flops, moved, sizes)
+        return kernel_seconds(cluster, KernelKind.PRODUCT, flops, moved, sizes)
 
     def attention(kind: KernelKind, products: int) -> float:
         pairs = heads * tokens * tokens / 2
         moved = float(_BYTES * tokens * head * products * (heads + keys))
-        return _kernel(cluster, kind, 2.0 * products * pairs * head, moved, (heads, tokens, tokens, head))
+        return kernel_seconds(cluster, kind, 2.0 * products * pairs * head, moved, (heads, tokens, tokens, head))
 
     forward = product((heads + 2 * keys) * head, hidden) + product(hidden, heads * head)
     forward += product(2 * inner, hidden) + product(hidden, inner)
@@ -118,7 +118,8 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
     )
 
 
-def _kernel(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
+def kernel_seconds(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
+    """Of a kernel in bfloat16 that moves so many bytes; `sizes` as in `Kernel`."""
     kernel = Kernel(kind=kind, flops=flops, bytes_accessed=moved, dtype="bfloat16", matrix=True, sizes=sizes)
     return compute_seconds(cluster.device, kernel)
 
