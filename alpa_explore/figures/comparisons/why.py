@@ -36,9 +36,7 @@ def why_figure(plan: Plan) -> Drawing:
 
 def why_sentence(plan: Plan) -> str:
     """Where the time goes, what limits the plan, and which setting that is known without planning is better."""
-    return " ".join(
-        (_where(plan, explain.time_parts(plan)), _limit(explain.limits(plan)), _advice(explain.changes(plan)))
-    )
+    return " ".join((_where(plan, explain.time_parts(plan)), _limit(plan), _advice(plan)))
 
 
 def why_table(plan: Plan) -> list[Row]:
@@ -69,8 +67,9 @@ def _where(plan: Plan, times: Sequence[explain.StageTime]) -> str:
     return f"Devices spend {', '.join(named[:-1])}{' and ' if len(named) > 1 else ''}{named[-1]}."
 
 
-def _limit(found: Sequence[explain.Limit]) -> str:
+def _limit(plan: Plan) -> str:
     """What costs most besides computing (free computing would make every plan faster), and whether memory does."""
+    found = explain.limits(plan)
     others = (limit for limit in found if limit.name not in (explain.COMPUTING, explain.UNKNOWN))
     binding = next((limit for limit in others if limit.gain >= tuning.NOTICEABLE_SHARE), None)
     if binding is None:
@@ -93,8 +92,8 @@ def _shares(plan: Plan, times: Sequence[explain.StageTime]) -> dict[str, float]:
     return shares
 
 
-def _advice(found: Sequence[explain.Change]) -> str:
-    better = [c for c in found if c.gain >= tuning.NOTICEABLE_SHARE]
+def _advice(plan: Plan) -> str:
+    better = [c for c in explain.changes(plan) if c.gain >= tuning.NOTICEABLE_SHARE]
     if not better:
         return "No single change that was tried saves time."
     best = better[0]

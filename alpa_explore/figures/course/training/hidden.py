@@ -5,7 +5,6 @@ FSDP  the weights of the next block are gathered while this one computes, forwar
 HSDP  the same inside each node; the shards of gradients are then summed over the nodes
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
@@ -120,11 +119,14 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
     each = block_seconds(mode, place, tokens)
     found = overlap(blocks, each)
     rows = {kind: ("computing" if kind in ("forward", "backward") else "sending") for kind in _LOOKS}
-    traces = [
-        _bars([task for task in found.tasks if task.kind == kind and task.end > task.start], kind, rows[kind])
-        for kind in _LOOKS
-        if getattr(each, kind)
-    ]
+    traces = []
+    for kind, place_of in _LOOKS.items():
+        tasks = [task for task in found.tasks if task.kind == kind and task.end > task.start]
+        lengths, bases = [1e3 * (task.end - task.start) for task in tasks], [1e3 * task.start for task in tasks]
+        hover = [f"{kind} of block {task.block}: {units.seconds(task.end - task.start)}" for task in tasks]
+        looks = {"base": bases, "name": kind, "hover": hover, "width": 0.8}
+        if getattr(each, kind):
+            traces.append(bars_across(lengths, [rows[kind]] * len(tasks), OKABE_ITO[place_of], **looks))
     return Drawing(
         traces,
         f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, "
@@ -134,10 +136,3 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
         xaxis=axis("ms", rangemode="tozero"),
         yaxis=axis(type="category", categoryarray=["sending", "computing"], categoryorder="array"),
     )
-
-
-def _bars(tasks: Sequence[Task], kind: str, row: str) -> dict[str, object]:
-    lengths, bases = [1e3 * (task.end - task.start) for task in tasks], [1e3 * task.start for task in tasks]
-    hover = [f"{kind} of block {task.block}: {units.seconds(task.end - task.start)}" for task in tasks]
-    looks = {"base": bases, "name": kind, "hover": hover, "width": 0.8}
-    return bars_across(lengths, [row] * len(tasks), OKABE_ITO[_LOOKS[kind]], **looks)
