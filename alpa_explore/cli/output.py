@@ -75,8 +75,10 @@ def write_figure(figure: Callable[[], Any], path: str | None) -> None:
 
 def write_page(plan: Plan, path: str | None) -> None:
     """Write the page with all figures of a plan where it is asked for, and print its name to stderr."""
-    if path is not None:
-        from alpa_explore.figures.page import write_html
 
-        write_html(plan, path)
-        wrote(path)
+    def page() -> str:
+        from alpa_explore.figures.page import page_html
+
+        return page_html(plan)
+
+    write_file(path, page)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from alpa_explore.cli.output import print_json, wrote
+from alpa_explore.cli.output import print_json, write_file
 from alpa_explore.plans.report.text import cell, render_table
 
 _NOTE = """± is the mean error, the mean of |predicted / measured − 1|, over the runs that count: those that ran, whose
@@ -48,12 +48,10 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.figures.accuracy.predictions import predictions_sentence, predictions_table
     from alpa_explore.figures.accuracy.sources import sources_table
     from alpa_explore.figures.accuracy.weak_spots import reasons_table, weak_spots_sentence, weak_spots_table
-    from alpa_explore.figures.accuracy_page import made, write_accuracy_html
+    from alpa_explore.figures.accuracy_page import accuracy_html, made
 
     record = stored_record()
-    if options.html is not None:
-        write_accuracy_html(options.html, record)
-        wrote(options.html)
+    write_file(options.html, lambda: accuracy_html(record))
     if options.json:
         print_json(
             {

@@ -1,6 +1,5 @@
 """How good are these numbers? All measured runs beside their predictions as one self-contained HTML page."""
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,14 +11,8 @@ from alpa_explore.figures.accuracy.weak_spots import reasons_table, weak_spots_f
 from alpa_explore.figures.html_page import Section, escaped, html_page
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.store.write import write_text
 
 TITLE = "How good are these numbers?"
-
-
-def write_accuracy_html(path: str | os.PathLike[str], record: Record | None = None) -> None:
-    """Write `accuracy_html(record)` atomically. PlanFileError where the file cannot be written."""
-    write_text(path, accuracy_html(record), "The page")
 
 
 def accuracy_html(record: Record | None = None) -> str:

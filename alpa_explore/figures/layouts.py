@@ -10,20 +10,13 @@ from alpa_explore.baselines.layout import Axis
 from alpa_explore.cluster.software import Software
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, key
-from alpa_explore.figures.marks import Plots, labels, legend_entry, line, note, points, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ground, halo, ink, lines, safe, with_theme
+from alpa_explore.figures.marks import NOWHERE, Plots, gaps, labels, line, note, points, words
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ground, ink, lines, safe, with_theme
+from alpa_explore.uniform_layouts import report
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
-from alpa_explore.uniform_layouts.report import (
-    beside_run,
-    layouts_sentence,
-    measured_sentence,
-    point_words,
-    priced_best,
-    scaling_sentence,
-    scaling_table,
-)
+from alpa_explore.uniform_layouts.report import priced_best
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
@@ -86,12 +79,11 @@ def scatter_figure(
         trace["marker"]["opacity"] = [0.9 if one.fits else 0.25 for one in own]
         figure.add(trace)
     for zero in layouts.values("zero_stage") if len(layouts.values("zero_stage")) > 1 else ():
-        figure.add(legend_entry("scatter", f"ZeRO-{zero}", {"symbol": _SYMBOLS[zero], "size": 8, "color": faint}))
+        figure.add(points(*NOWHERE, faint, _SYMBOLS[zero], 8, name=f"ZeRO-{zero}"))
     if ties:
         pairs = [(one, one.priced) for one in ties if one.priced is not None]
-        tied = [(at.bytes / x_scale, value / scale) for one, at in pairs for value in (at.seconds, one.seconds)]
-        broken = [point for at in range(0, len(tied), 2) for point in (*tied[at : at + 2], (None, None))]
-        figure.add(line([x for x, _ in broken], [y for _, y in broken], ink, 1, name="error", listed=False))
+        tied = [[(at.bytes / x_scale, of.seconds / scale) for of in (at, one)] for one, at in pairs]
+        figure.add(line(*gaps(*tied), ink, 1, name="error", listed=False))
         hover = [_measured(one, at, plan) for one, at in pairs]
         opened = [key(layout=ranks[id(at)]) if at.fits else "" for _, at in pairs]
         at = ([at.bytes / x_scale for _, at in pairs], [one.seconds / scale for one, _ in pairs])
@@ -99,7 +91,7 @@ def scatter_figure(
     if plan is not None:
         text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
         star = points([plan.bytes / x_scale], [plan.seconds / scale], ink, "star", 15, name="the plan", hover=[text])
-        star |= labels(["this plan"], "top center", 12, shadow=halo) | {"mode": "markers+text", "showlegend": False}
+        star |= labels(["this plan"], "top center", over_lines=True) | {"mode": "markers+text", "showlegend": False}
         figure.add(star | {"cliponaxis": False})
     figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
     figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)
@@ -111,8 +103,9 @@ def scatter_sentence(
     layouts: Layouts, plan: PlanAsLayout | None = None, measured: Sequence[MeasuredLayout] = ()
 ) -> str:
     """How many fit, the fastest, what the plan gains, what was measured, and why the plan is slower or faster."""
-    beside = beside_run(plan, measured[0]) if plan is not None and measured else ""
-    return " ".join(filter(None, (layouts_sentence(layouts, plan), measured_sentence(measured, layouts), beside)))
+    beside = report.beside_run(plan, measured[0]) if plan is not None and measured else ""
+    sentences = report.layouts_sentence(layouts, plan), report.measured_sentence(measured, layouts), beside
+    return " ".join(filter(None, sentences))
 
 
 def _near(chosen: Sequence[PricedLayout], room: float) -> list[PricedLayout]:
@@ -151,12 +144,12 @@ def _measured(one: MeasuredLayout, priced: PricedLayout, plan: PlanAsLayout | No
         f"<b>{safe(one.words)}</b>",
         f"measured {units.seconds(one.seconds)}, predicted {units.seconds(priced.seconds)}",
         f"{safe(one.run.software)}, {safe(one.run.precision)}",
-        "" if plan is None else beside_run(plan, one),
+        "" if plan is None else report.beside_run(plan, one),
         "click: opens its layout as a plan" if priced.fits else "",
     )
 
 
-scaling_curve_table, scaling_curve_sentence = scaling_table, scaling_sentence
+scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scaling_sentence
 _DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
 _PANELS, _GAP = (190, 110, 40), 40
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
@@ -249,7 +242,7 @@ def _point_hover(point: ScalingPoint) -> str:
     best = priced_best(point)
     if best is None:
         nearest = "" if point.nearest is None else f"the leanest: {safe(point.nearest.words)}"
-        return lines(where, safe(point_words(point)), nearest)
+        return lines(where, safe(report.point_words(point)), nearest)
     efficiency = "" if point.efficiency is None else f", efficiency {units.percent(point.efficiency)}"
     cost = point.dollars_per_billion_tokens
     return lines(

@@ -14,32 +14,16 @@ from typing import Any, NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import (
-    OKABE_ITO,
-    Color,
-    Drawing,
-    Trace,
-    drawing,
-    empty,
-    faint,
-    ground,
-    hatching,
-    ink,
-    lines,
-)
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ground, halo, hatching, ink, lines
 from alpa_explore.questions.explain import COMPUTE, OVERHEAD, SEND, SYNC, UNKNOWN, WAIT
 
-HOVER_TEXT = "%{hovertext}<extra></extra>"
-"""`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
 MEMORY_PARTS = (
-    ("weights, gradients, optimizer state", OKABE_ITO[0], ""),
-    ("activations held", OKABE_ITO[1], "/"),
-    ("workspace", OKABE_ITO[2], "x"),
+    ("weights, gradients, optimizer state", OKABE_ITO[0], "", "weight_bytes"),
+    ("activations held", OKABE_ITO[1], "/", "activations_held_bytes"),
+    ("workspace", OKABE_ITO[2], "x", "workspace_bytes"),
 )
-"""What fills a device: name, colour, hatching."""
-MEMORY_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
-"""Of a stage, or of a choice for it."""
-_TIME_LOOKS: dict[str, tuple[Color, str]] = {
+"""What fills a device: name, colour, hatching, attribute of a stage or of a choice for it."""
+_TIME_LOOKS: dict[str, tuple[Any, str]] = {
     COMPUTE: (OKABE_ITO[0], ""),
     UNKNOWN: (OKABE_ITO[0], "."),
     SEND: (OKABE_ITO[3], "\\"),
@@ -61,7 +45,7 @@ def mark(
     if isinstance(hover, str):
         trace["hovertemplate"] = f"{hover}<extra></extra>"
     elif hover is not None:
-        trace |= {"hovertext": hover, "hovertemplate": HOVER_TEXT}
+        trace |= {"hovertext": hover, "hovertemplate": "%{hovertext}<extra></extra>"}
     else:
         trace["hoverinfo"] = "skip"
     if keys is not None:
@@ -74,7 +58,7 @@ def mark(
 def bars(x: Any, y: Any, color: Any, shape: Any = "", *, edge: Any = None, **looks: Any) -> Trace:
     """Upright bars, hatched by `shape`, with an edge of a colour and a width."""
     marker = {"color": color, **outline(edge)} | ({"pattern": hatching(shape)} if shape else {})
-    return mark("bar", x, y, marker=marker, **looks)
+    return mark("bar", x, y, **{"marker": marker, **looks})
 
 
 def bars_across(x: Any, y: Any, color: Any, shape: Any = "", **looks: Any) -> Trace:
@@ -103,9 +87,12 @@ def words(
     return mark("scatter", x, y, mode="text", **labels(text, place, size, color), listed=False, **looks)
 
 
-def labels(text: Any, place: Any = "top center", size: Any = 12, color: Any = ink, **font: Any) -> Trace:
-    """The properties of a trace that write a text at each of its marks."""
-    return {"text": text, "textposition": place, "textfont": {"size": size, "color": color, **font}}
+def labels(
+    text: Any, place: Any = "top center", size: Any = 12, color: Any = ink, *, over_lines: bool = False
+) -> Trace:
+    """The properties of a trace that write a text at each of its marks; `over_lines`: readable across a line."""
+    font = {"size": size, "color": color} | ({"shadow": halo} if over_lines else {})
+    return {"text": text, "textposition": place, "textfont": font}
 
 
 def inside(text: Any, color: Any = ink, size: Any = 12, anchor: str = "middle", *, whole: bool = False) -> Trace:
@@ -124,9 +111,8 @@ def outline(edge: Any) -> Trace:
     return {} if edge is None else {"line": {"width": edge[1]} | ({} if edge[0] is None else {"color": edge[0]})}
 
 
-def legend_entry(kind: str, name: str, marker: Trace) -> Trace:
-    """An entry of the legend alone."""
-    return mark(kind, [None], [None], name=name, marker=marker) | ({"mode": "markers"} if kind == "scatter" else {})
+NOWHERE = ([None], [None])
+"""Where a mark stands that is an entry of the legend alone."""
 
 
 def at(number: int) -> Trace:
@@ -176,6 +162,12 @@ def note(
     return {"text": text, "x": x, "y": y, "xref": refs[0], "yref": refs[1], "showarrow": False, "font": font} | anchors
 
 
+def gaps(*paths: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """x and y of a line along each of some paths, with a gap behind each."""
+    x, y = zip(*(point for path in paths for point in (*path, (None, None))), strict=True) if paths else ((), ())
+    return list(x), list(y)
+
+
 def limit_note(memory: str, x: Any, y: Any, refs: tuple[str, str], *, seen: Any = True, **anchors: Any) -> Trace:
     """What stands at the line of the memory of a device; an arrow points to a line that is out of sight."""
     return note(f"{memory}, one device{'' if seen else ' →'}", x, y, refs=refs, **anchors)
@@ -192,7 +184,7 @@ def legend_below(pixels: float, height: float, **more: Any) -> Trace:
     return {"orientation": "h", "font": {"size": 12}, **place, **more}
 
 
-def time_looks(parts: Iterable[str]) -> dict[str, tuple[Color, str]]:
+def time_looks(parts: Iterable[str]) -> dict[str, tuple[Any, str]]:
     """Part of the time of an iteration (`explain.time_parts`) -> (colour, hatching), in the order in which they are
     drawn."""
     names = list(dict.fromkeys(parts))
@@ -216,10 +208,21 @@ def time_bars(
             lines(f"<b>{row}</b>", f"{name}: {units.seconds(s)}", f"{units.percent(s / sum(parts.values()))} of {of}")
             for (row, parts), s in zip(rows.items(), seconds, strict=True)
         ]
-        bar = bars_across([s / scale for s in seconds], list(rows), color, name=name, hover=hover, keys=keys)
         pattern = {"shape": shape, "fgcolor": ground, "size": 6, "solidity": 0.25}
-        bars_of_parts.append(bar | {"marker": {"color": color, "pattern": pattern, **outline((faint, 1))}})
+        looks = {"marker": {"color": color, "pattern": pattern, **outline((faint, 1))}, "hover": hover, "keys": keys}
+        bars_of_parts.append(bars_across([s / scale for s in seconds], list(rows), color, name=name, **looks))
     return bars_of_parts
+
+
+class AxisRange(NamedTuple):
+    """The ends of an axis."""
+
+    low: float
+    high: float
+
+    def title(self, text: str) -> str:
+        """The axis title; it says where the axis does not begin at 0."""
+        return f"{text}, axis not from 0" if self.low > 0 else text
 
 
 class Plots:
@@ -276,14 +279,16 @@ class Plots:
         """The same for y axes."""
         self._update("yaxis", row, col, axis(**settings))
 
-    @property
-    def listed(self) -> int:
-        """Traces with an entry in the legend."""
-        return sum(trace.get("showlegend", True) for trace in self._traces)
+    def limit(self, at: float, memory: str, x: AxisRange, y: AxisRange, dash: str = "dash", **anchors: Any) -> None:
+        """The memory of a device as an upright line in the first plot, with its words; where it is beyond the axis,
+        only those."""
+        if at <= x.high:
+            self.add(limit_line([at] * 2, list(y), dash))
+        self.note(limit_note(memory, min(at, x.high), 1.0, ("x", "y domain"), seen=at <= x.high, **anchors))
 
     def figure(self, title: str, *, height: Any, **layout: Any) -> Drawing:
-        """The figure; see `style.drawing`."""
-        return drawing(self._traces, title, height=height, **self._axes, annotations=self._notes, **layout)
+        """The figure; see `style.Drawing`."""
+        return Drawing(self._traces, title, height=height, **self._axes, annotations=self._notes, **layout)
 
     def _number(self, row: int, column: int) -> str:
         """What follows 'x' in plotly's name of an axis: nothing for the first."""
@@ -315,17 +320,6 @@ _FEW, _MUCH, _BEYOND = 3, 2.5, 1.35
 """Values that an axis may cut off, how many times the others these must be, and how far it goes beyond the others."""
 _LINE = 2.0
 """Pixels beside a line that a label keeps free."""
-
-
-class AxisRange(NamedTuple):
-    """The ends of an axis."""
-
-    low: float
-    high: float
-
-    def title(self, text: str) -> str:
-        """The axis title; it says where the axis does not begin at 0."""
-        return f"{text}, axis not from 0" if self.low > 0 else text
 
 
 def fitted(values: Sequence[float], limit: float | None = None, *, zero: float = tuning.AXIS_FROM_ZERO) -> AxisRange:

@@ -1,6 +1,5 @@
 """A plan as one self-contained HTML page: every figure with its table."""
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -28,7 +27,6 @@ from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import sentence
-from alpa_explore.store.write import write_text
 from alpa_explore.units import printable
 
 _SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
@@ -84,11 +82,6 @@ def page_sections(plan: Plan) -> list[Section]:
         draw = partial(sources_figure, record)
         sections.append(Section("accuracy", "How good are these numbers?", question, draw, sources_table(record)))
     return sections
-
-
-def write_html(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write `page_html(plan)` atomically. PlanFileError where the file cannot be written."""
-    write_text(path, page_html(plan), "The page")
 
 
 def page_html(plan: Plan) -> str:

@@ -3,7 +3,6 @@
 The page shows settings only where plans differ in them, and marks what differs from the chosen plan.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,6 @@ from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading, sentence
 from alpa_explore.plans.report.tried import change_text, tried_table
-from alpa_explore.store.write import write_text
 
 _TABLE_NOTE = "The plans in the order in which they were tried; press a heading to sort. What differs from the chosen "
 _TABLE_NOTE += "plan is bold; settings that all plans share are below the figures."
@@ -41,11 +39,6 @@ class Tried:
     plan: Plan
     code: str = ""
     """Python code that makes it; '' where only its settings are known."""
-
-
-def write_report_html(tried: Sequence[Tried], path: str | os.PathLike[str], *, chosen: int = -1) -> None:
-    """Write `report_html` atomically. PlanFileError where the file cannot be written."""
-    write_text(path, report_html(tried, chosen=chosen), "The report")
 
 
 def report_html(tried: Sequence[Tried], *, chosen: int = -1) -> str:

@@ -30,9 +30,14 @@ def steps_figure(plan: Plan, *, steps: Sequence[StepReport], total: int, predict
     scale, unit = units.seconds_axis(max([predicted_seconds, *(s.seconds for s in shown)]))
     x, losses, seconds = [s.step + 1 for s in shown], [s.loss for s in shown], [s.seconds / scale for s in shown]
     looks: Trace = {"mode": "lines+markers" if len(shown) <= 60 else "lines"}
-    looks |= {"hover": [_step_hover(s, predicted_seconds) for s in shown]}
+    expected = units.seconds(predicted_seconds)
+    looks |= {
+        "hover": [
+            f"step {s.step + 1}<br>loss {s.loss:.6g}<br>{units.seconds(s.seconds)}, predicted {expected}" for s in shown
+        ]
+    }
     marker = {"symbol": ["circle-open" if s.step == 0 else "circle" for s in shown], "size": 7}
-    ends, hover = [0.5, total + 0.5], f"predicted: {units.seconds(predicted_seconds)}"
+    ends, hover = [0.5, total + 0.5], f"predicted: {expected}"
     figure.add(line(x, losses, OKABE_ITO[0], name="loss", **looks))
     figure.add(
         line(x, seconds, OKABE_ITO[0], name="measured", marker=marker, **looks),
@@ -68,20 +73,16 @@ def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[d
 
 def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicted_seconds: float) -> str:
     """The progress of the run, the change of the loss, and a typical step beside the prediction."""
+    expected, parts = units.seconds(predicted_seconds), _parts(plan, predicted_seconds)
     if not steps:
-        return (
-            f"No step of {plan.model.name} is done yet; {units.seconds(predicted_seconds)} are predicted for each step"
-            f"{_parts(plan, predicted_seconds)}."
-        )
-    loss = f"the loss is {steps[-1].loss:.4g}"
+        return f"No step of {plan.model.name} is done yet; {expected} are predicted for each step{parts}."
+    loss, took = f"the loss is {steps[-1].loss:.4g}", _typical(steps)
     if len(steps) > 1:
         loss = f"the loss went from {steps[0].loss:.4g} to {steps[-1].loss:.4g}"
-    took = _typical(steps)
     ratio = f", {took / predicted_seconds:.3g} × the" if predicted_seconds else "; the"
     return (
         f"{steps[-1].step + 1:,} of {total:,} steps of {plan.model.name} done: {loss}, and a step takes "
-        f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device_name}"
-        f"{_parts(plan, predicted_seconds)}."
+        f"{units.seconds(took)}{ratio} {expected} predicted for {plan.cluster.device_name}{parts}."
     )
 
 
@@ -98,34 +99,16 @@ def _typical(steps: Sequence[StepReport]) -> float:
     return median([s.seconds for s in steps[1:]] or [s.seconds for s in steps])
 
 
-def _step_hover(step: StepReport, predicted_seconds: float) -> str:
-    return (
-        f"step {step.step + 1}<br>loss {step.loss:.6g}<br>{units.seconds(step.seconds)}, "
-        f"predicted {units.seconds(predicted_seconds)}"
-    )
-
-
+_SIDES = {"predicted": OKABE_ITO[1], "measured": OKABE_ITO[0]}
 _MEANS = (
-    "predicted_seconds",
-    "measured_seconds",
-    "predicted_collective_seconds",
-    "measured_collective_seconds",
-    "predicted_send_seconds",
-    "measured_receive_seconds",
-)
+    "predicted_seconds measured_seconds predicted_collective_seconds measured_collective_seconds "
+    "predicted_send_seconds measured_receive_seconds"
+).split()
 _COLUMNS = (
-    "of",
-    "stage",
-    "predicted_seconds",
-    "measured_seconds",
-    "ratio",
-    "predicted_collective_seconds",
-    "measured_collective_seconds",
-    "measured_receive_seconds",
-    "predicted_peak_bytes",
-    "measured_peak_bytes",
-)
-"""Columns of `run_rows`."""
+    "of stage predicted_seconds measured_seconds ratio predicted_collective_seconds measured_collective_seconds "
+    "measured_receive_seconds predicted_peak_bytes measured_peak_bytes"
+).split()
+"""Of `run_rows`."""
 
 
 def run_table(measured: Measured) -> list[dict[str, Any]]:
@@ -153,13 +136,9 @@ def run_rows(measured: Measured) -> list[dict[str, Any]]:
     """`run_table` and `ranks_table` as one table: what the figure shows."""
     tasks = [{"of": f"{row['count']} × {row['tasks']}", **row} for row in run_table(measured)]
     ranks = [
-        {
-            "of": f"rank {row['rank']}",
-            "stage": row["submesh"],
-            **row,
-            "ratio": row["measured_peak_bytes"] / row["predicted_peak_bytes"],
-        }
-        for row in ranks_table(measured)
+        {"of": f"rank {r['rank']}", "stage": r["submesh"], **r}
+        | {"ratio": r["measured_peak_bytes"] / r["predicted_peak_bytes"]}
+        for r in ranks_table(measured)
     ]
     return [{name: row.get(name) for name in _COLUMNS} for row in (*tasks, *ranks)]
 
@@ -173,7 +152,7 @@ def run_figure(measured: Measured) -> Drawing:
     longest = max(max(r["predicted_seconds"], r["measured_seconds"] + r["measured_receive_seconds"]) for r in rows)
     scale, unit = units.seconds_axis(longest)
     looks = {"hover": [_hover(r) for r in rows], "keys": [key(stage=r["stage"]) for r in rows]}
-    for which, color in (("predicted", OKABE_ITO[1]), ("measured", OKABE_ITO[0])):
+    for which, color in _SIDES.items():
         collectives = [r[f"{which}_collective_seconds"] for r in rows]
         computing = [max(r[f"{which}_seconds"] - c, 0.0) for r, c in zip(rows, collectives, strict=True)]
         parts = [("computing", color, "", computing), ("collectives", color, "x", collectives)]
@@ -186,7 +165,7 @@ def run_figure(measured: Measured) -> Drawing:
     ranks = ranks_table(measured)
     scale, unit = units.bytes_axis(max(max(r["predicted_peak_bytes"], r["measured_peak_bytes"]) for r in ranks))
     keys = [key(stage=r["submesh"], device=r["rank"]) for r in ranks]
-    for which, color in (("predicted", OKABE_ITO[1]), ("measured", OKABE_ITO[0])):
+    for which, color in _SIDES.items():
         peaks = [row[f"{which}_peak_bytes"] for row in ranks]
         hover = [f"{which}: {units.bytes_(peak)}" for peak in peaks]
         about: Trace = {"name": f"{which}: memory", "offsetgroup": which, "hover": hover, "keys": keys, "listed": False}
@@ -212,11 +191,9 @@ def run_sentence(measured: Measured) -> str:
 
 
 def _hover(row: dict[str, Any]) -> str:
+    text = {name: units.seconds(row[name]) for name in _MEANS}
     return lines(
         f"<b>{row['tasks']}</b>, {row['count']} tasks",
-        f"predicted {units.seconds(row['predicted_seconds'])}, of which collectives "
-        f"{units.seconds(row['predicted_collective_seconds'])}",
-        f"measured {units.seconds(row['measured_seconds'])}, of which collectives "
-        f"{units.seconds(row['measured_collective_seconds'])}",
-        f"waiting for other stages {units.seconds(row['measured_receive_seconds'])}",
+        *(f"{of} {text[f'{of}_seconds']}, of which collectives {text[f'{of}_collective_seconds']}" for of in _SIDES),
+        f"waiting for other stages {text['measured_receive_seconds']}",
     )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, wraps
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alpa_explore.units import printable
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 Figure: TypeAlias = "go.Figure"
 Trace: TypeAlias = dict[str, Any]
 """A trace or a part of a layout in plotly's words; what is callable in it is a function of the theme."""
-Theme: TypeAlias = Literal["light", "dark"]
 Color: TypeAlias = "str | Callable[[str], str]"
 """'#rrggbb', or a function from a theme to it."""
 
@@ -79,15 +77,21 @@ def stage_pattern(index: int) -> str:
     return PATTERNS[index // len(OKABE_ITO) % len(PATTERNS)]
 
 
-def stage_marker(stage: int) -> Trace:
-    """Marker of the bars of one stage. A stage is a trace of its own: plotly cannot hatch a trace of many colours."""
+def stage_marker(stage: int, edge: float = 0) -> Trace:
+    """Marker of the bars of one stage, with a pale edge of some pixels. A stage is a trace of its own: plotly cannot
+    hatch a trace of many colours."""
     color, base = stage_color(stage), OKABE_ITO[stage % len(OKABE_ITO)]
-    marker: Trace = {"color": color, "line": {"width": 0}}
+    marker: Trace = {"color": color, "line": {"width": edge} | ({"color": empty} if edge else {})}
     if shape := stage_pattern(stage):
         # In the colour of the palette; where that is the ground, away from the colour of text on it.
         over = base if base != color else "#ffffff" if ink_on(color) == "#000000" else "#000000"
         marker["pattern"] = {"shape": shape, "fgcolor": over, "fgopacity": 0.5, "size": 6, "solidity": 0.3}
     return marker
+
+
+def stage_ink(stage: int) -> str:
+    """The colour of text on the bars of a stage."""
+    return str(ink_on(stage_color(stage)))
 
 
 def stage_swatch(stage: int) -> str:
@@ -213,20 +217,12 @@ def layout_of(
     return common | {"margin": margin} | layout
 
 
-@dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure without a theme; see `drawing`."""
+    """A figure without a theme: traces and a `layout_of`. With `around`, `height` is that of the plot alone, and the
+    figure is higher by its margins, of which `around` differ. `frames` are those of an animation."""
 
-    traces: Sequence[Trace]
-    title: str
-    height: float
-    layout: Trace
-
-
-def drawing(traces: Sequence[Trace], title: str, *, height: float, **layout: Any) -> Drawing:
-    """These traces and a `layout_of`. With `around`, `height` is that of the plot alone, and the figure is higher by
-    its margins, of which `around` differ. `frames` are those of an animation."""
-    return Drawing(traces, title, height, layout)
+    def __init__(self, traces: Sequence[Trace], title: str, *, height: float, **layout: Any) -> None:
+        self.traces, self.title, self.height, self.layout = traces, title, height, layout
 
 
 def with_theme(draw: Callable[..., Drawing]) -> Callable[..., Figure]:

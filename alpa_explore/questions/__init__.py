@@ -15,5 +15,5 @@ Figures are compared in seconds and bytes of the stage, or as T of Eq. 2. A plan
 sharding problems behind its stages: `what_if`, `regrets` and `frontier` need `plans.rebuild` first, and say so.
 These modules import the planner and what is below it; nothing that draws, runs or prints.
 
-Concepts that others use: BetterPlan, Change, FrontierPoint, Limit, Regret, StageFrontier, StageTime.
+Concepts that others use: BetterPlan, FrontierPoint, Regret, StageFrontier, StageTime.
 """

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from alpa_explore.figures.page import write_html
-from alpa_explore.figures.report_page import Tried, write_report_html
+from alpa_explore.figures.page import page_html
+from alpa_explore.figures.report_page import Tried, report_html
 from tests.browser.conftest import guarded
 from tests.figures.conftest import HOSTILE
 from tests.plans.example import example_plan
@@ -20,7 +20,7 @@ def test_every_figure_is_drawn_no_script_of_a_stranger_runs_and_nothing_is_loade
     browser: Browser, tmp_path: Path
 ) -> None:
     plan, path = example_plan(mark=HOSTILE), tmp_path / "a.html"
-    write_html(plan, path)
+    path.write_text(page_html(plan), encoding="utf-8")
     seen: list[str] = []
     with guarded(browser) as (page, guard):
         page.on("request", lambda request: seen.append(request.url.split("?")[0]))
@@ -48,7 +48,7 @@ def test_the_table_of_the_report_sorts_nothing_is_requested_and_nothing_complain
         Tried(plan=plan),
         Tried(plan=replace(plan, options=replace(plan.options, delta=0.25), predicted=slower)),
     ]
-    write_report_html(tried, path, chosen=1)
+    path.write_text(report_html(tried, chosen=1), encoding="utf-8")
     complaints: list[str] = []
     with guarded(browser) as (page, guard):
         page.on("console", lambda message: complaints.append(message.text))

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.accuracy.record import stored_record
+from alpa_explore.cli.output import write_page
 from alpa_explore.errors import PlanFileError
 from alpa_explore.figures.accuracy_page import accuracy_html
 from alpa_explore.figures.comparisons.baselines import baselines_figure
 from alpa_explore.figures.comparisons.solvers import solvers_figure
 from alpa_explore.figures.html_page import figure_html
 from alpa_explore.figures.layouts import scatter_figure
-from alpa_explore.figures.page import page_html, write_html
+from alpa_explore.figures.page import page_html
 from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan
 from tests.accuracy.example import example_record
@@ -101,11 +102,11 @@ def test_names_of_a_stranger_add_no_element(hostile_plan: Plan, page: str) -> No
 
 def test_the_page_is_written_atomically(plan: Plan, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore.figures.page.page_html", lambda _: page)
-    write_html(plan, tmp_path / "a.html")
+    write_page(plan, str(tmp_path / "a.html"))
     assert (tmp_path / "a.html").read_text() == page
     assert page.endswith("</html>\n")
     with pytest.raises(PlanFileError, match="The page was not written"):
-        write_html(plan, tmp_path / "missing" / "a.html")
+        write_page(plan, str(tmp_path / "missing" / "a.html"))
 
 
 def test_a_page_promises_nothing_of_clicks_which_only_the_explorer_has(page: str) -> None:

@@ -152,7 +152,7 @@ class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
 
 def sliders(figure: InteractiveFigure) -> SliderFigure:
-    """Show a figure with its sliders: `sliders(schedule_player())` as the last line of a cell."""
+    """Show a figure with its sliders: `sliders(schedule_figure)` as the last line of a cell."""
     return SliderFigure(figure)
 
 

@@ -29,9 +29,11 @@ def run(options: argparse.Namespace) -> int:
         raise OptionError(
             "There is no such plan", found=f"--chosen {chosen}", remedy=f"Give a number from 1 to {count}."
         )
-    from alpa_explore.figures.report_page import Tried, write_report_html
+    from alpa_explore.figures.report_page import Tried, report_html
     from alpa_explore.plans.plan import load_plan
+    from alpa_explore.store.write import write_text
 
-    write_report_html([Tried(plan=load_plan(file)) for file in options.files], options.output, chosen=chosen - 1)
+    tried = [Tried(plan=load_plan(file)) for file in options.files]
+    write_text(options.output, report_html(tried, chosen=chosen - 1), "The report")
     print(f"alpa-explore: wrote {options.output}", file=sys.stderr)
     return 0

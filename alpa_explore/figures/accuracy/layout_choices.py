@@ -23,9 +23,8 @@ def layout_choices_figure(record: Record) -> Drawing:
     if found:
         hover = [f"the layout in the middle takes {_more(c.median_regret)} the best" for c in found]
         middle = [100 * choice.median_regret for choice in found]
-        dash = {"symbol": "line-ew-open", "size": 9, "color": faint, "line": {"width": 2}}
-        places = range(1, len(found) + 1)
-        figure.add(points(list(places), middle, faint, name="the layout in the middle", hover=hover) | {"marker": dash})
+        places, dash = range(1, len(found) + 1), {"edge": (None, 2), "hover": hover}
+        figure.add(points(list(places), middle, faint, "line-ew-open", 9, name="the layout in the middle", **dash))
         for source in record.sources:
             own = [(place, c) for place, c in zip(places, found, strict=True) if c.best.source == source.name]
             if own:

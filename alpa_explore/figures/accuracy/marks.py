@@ -1,11 +1,12 @@
 """The colour and symbol of each source of measured runs, and what a point says of its run."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.style import OKABE_ITO, TOOL_PIXELS, lines, safe
+from alpa_explore.figures.style import OKABE_ITO, TOOL_PIXELS, faint, lines, safe
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
 _LIST = 172
@@ -19,6 +20,11 @@ def beside_legend() -> dict[str, Any]:
     legend = {"orientation": "v", "x": 1.02, "y": 1.02, "yanchor": "top", "traceorder": "normal", "maxheight": 430}
     legend |= {"font": {"size": 11}}
     return {"height": 470, "margin": {"r": _LIST + TOOL_PIXELS}, "legend": legend, "meta": {"least_width": 520}}
+
+
+def in_two_lines(names: Sequence[tuple[str, str]]) -> Callable[[str], list[str]]:
+    """The names of rows, each with a second line in a paler colour."""
+    return lambda theme: [f"{name}<br><span style='color:{faint(theme)}'>{more}</span>" for name, more in names]
 
 
 def signed_percent(fraction: float) -> str:

@@ -49,11 +49,11 @@ def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> s
     fitted = errors(_error(run, quantity) for run in record.runs if not run.held_out)
     if fresh is None and fitted is None:
         return NO_RUNS if not record.runs else f"{what}: no run has both a prediction and a measurement."
-    parts = []
-    for found, phrase, more in (
-        (fresh, "no figure was fitted to", ", " + _within(record, quantity) if fresh else ""),
-        (fitted, "figures were fitted to", ""),
-    ):
+    apart, within, parts = [_error(run, quantity) for run in record.runs if run.held_out], "", []
+    if fresh is not None:
+        near = sum(e is not None and abs(e) <= 0.10 for e in apart)
+        within = f", {units.percent(near / fresh.runs)} of them within 10 %"
+    for found, phrase, more in ((fresh, "no figure was fitted to", within), (fitted, "figures were fitted to", "")):
         if found is not None:
             parts.append(f"{found.runs:,} runs that {phrase}, mean error {units.percent(found.mean)}{more}")
     return f"{what}, predicted against measured: {'; '.join(parts)}."
@@ -88,11 +88,6 @@ def _pair(run: MeasuredRun, quantity: Quantity) -> tuple[float, float] | None:
 
 def _error(run: MeasuredRun, quantity: Quantity) -> float | None:
     return run.seconds_error if quantity == "seconds" else run.bytes_error
-
-
-def _within(record: Record, quantity: Quantity) -> str:
-    found = [abs(e) for run in record.runs if run.held_out and (e := _error(run, quantity)) is not None]
-    return f"{units.percent(sum(e <= 0.10 for e in found) / len(found))} of them within 10 %"
 
 
 def _diagonals(low: float, high: float) -> Iterator[Trace]:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 from alpa_explore.accuracy.scores import Score, errors, score
 from alpa_explore.accuracy.tuning import ENOUGH_MFU
-from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
+from alpa_explore.figures.accuracy.marks import NO_RUNS, in_two_lines, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, line, outline, points
-from alpa_explore.figures.style import TOOL_PIXELS, Drawing, faint, ink, lines, safe, with_theme
+from alpa_explore.figures.style import TOOL_PIXELS, Drawing, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
 _ROW, _FRAME = 38, 120
@@ -22,13 +24,13 @@ def sources_figure(record: Record) -> Drawing:
     rows = [(source, own) for source in record.sources if (own := _shown(record, source))]
     figure, ends = Plots(), list[float]()
     for source, own in rows:
-        found = sorted(run.seconds_error for run in own if run.seconds_error is not None)
-        low, high = _quantile(found, 0.1), _quantile(found, 0.9)
+        found = [run.seconds_error for run in own if run.seconds_error is not None]
+        low, high = np.quantile(found, (0.1, 0.9)).tolist()
         ends += [low, high]
         color, symbol = source_look(record, source.name)
         hover, name = [_hover(source, score(record.of(source.name)), own)], safe(source.label)
-        bar = bars_across([100 * (high - low)], [name], color, base=[100 * low], width=0.5, hover=hover, listed=False)
-        figure.add(bar | {"marker": {"color": color, "opacity": 0.55, **outline((color, 1))}})
+        looks = {"marker": {"color": color, "opacity": 0.55, **outline((color, 1))}, "hover": hover, "listed": False}
+        figure.add(bars_across([100 * (high - low)], [name], None, base=[100 * low], width=0.5, **looks))
         mean = [100 * sum(found) / len(found)]
         figure.add(points(mean, [name], color, symbol, 11, edge=(ink, 1), hover=hover, listed=False))
     if rows:
@@ -38,13 +40,8 @@ def sources_figure(record: Record) -> Drawing:
         figure.add(line([0.0] * len(names), names, ink, 1, listed=False))
         title = "predicted / measured − 1: bar, the middle 80 % of the runs; mark, their mean"
         figure.x(title=title, span=(100 * min(low - room, -0.12), 100 * max(high + room, 0.12)), ticksuffix=" %")
-        shown = [_label(source, own) for source, own in rows]
-        figure.y(
-            automargin=True,
-            autorange="reversed",
-            tickvals=names,
-            ticktext=lambda theme: [label.format(faint(theme)) for label in shown],
-        )
+        shown = in_two_lines([(name, _error(own)) for name, (_, own) in zip(names, rows, strict=True)])
+        figure.y(automargin=True, autorange="reversed", tickvals=names, ticktext=shown)
     layout = {"height": _FRAME + _ROW * max(len(rows), 3), "margin": {"r": TOOL_PIXELS + 12}}
     return figure.figure(sources_sentence(record), barmode="overlay", **layout)
 
@@ -108,28 +105,20 @@ def _shown(record: Record, source: Source) -> list[MeasuredRun]:
     return [run for run in timed if run.held_out] or timed
 
 
-def _label(source: Source, runs: Sequence[MeasuredRun]) -> str:
-    """The source, and below it '± 9 %, 312 runs' in a colour that is to be filled in."""
+def _error(runs: Sequence[MeasuredRun]) -> str:
+    """'± 9 %, 312 runs'."""
     found = errors(run.seconds_error for run in runs)
     assert found is not None, "rows have errors"
-    name = safe(source.label).replace("{", "{{").replace("}", "}}")
-    counted = f"{found.runs:,} run{'' if found.runs == 1 else 's'}"
-    return f"{name}<br><span style='color:{{}}'>± {units.percent(found.mean)}, {counted}</span>"
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Between the two nearest values."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return f"± {units.percent(found.mean)}, {found.runs:,} run{'' if found.runs == 1 else 's'}"
 
 
 def _hover(source: Source, whole: Score, shown: Sequence[MeasuredRun]) -> str:
     own = score(shown)
     assert own.seconds is not None, "rows have errors"
     fresh = "no figure was fitted to" if shown[0].held_out else "all of which figures were fitted to"
-    fitting = whole.fitting
+    regret, fitting = "", whole.fitting
+    if whole.regret is not None:
+        regret = f"predicted best of {whole.choices} groups: {units.percent(whole.regret)} slower than the best"
     failed = fitting.fits_but_failed + fitting.too_large_and_failed
     return lines(
         f"<b>{safe(source.label)}</b>",
@@ -137,9 +126,7 @@ def _hover(source: Source, whole: Score, shown: Sequence[MeasuredRun]) -> str:
         f"{units.percent(own.seconds.median)}, bias {signed_percent(own.seconds.bias)}",
         "" if own.bytes_ is None else f"memory: {own.bytes_.runs:,} runs, mean error {units.percent(own.bytes_.mean)}",
         "" if whole.tau is None else f"order of layouts: Kendall's tau {whole.tau:.2f}",
-        ""
-        if whole.regret is None
-        else f"predicted best of {whole.choices} groups: {units.percent(whole.regret)} slower than the best",
+        regret,
         f"failed runs said to be too large: {fitting.too_large_and_failed:,} of {failed:,}" if failed else "",
         f"refused: {whole.refused:,}" if whole.refused else "",
         safe(source.origin),

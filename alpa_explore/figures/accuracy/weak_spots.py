@@ -3,9 +3,9 @@
 from alpa_explore import units
 from alpa_explore.accuracy.record import Record, stored_reasons
 from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots
-from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
+from alpa_explore.figures.accuracy.marks import NO_RUNS, in_two_lines, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, labels, points
-from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
+from alpa_explore.figures.style import Drawing, ink, lines, safe, with_theme
 from alpa_explore.plans.report.tables import Row
 
 _ROW, _FRAME = 34, 130
@@ -17,20 +17,15 @@ def weak_spots_figure(record: Record) -> Drawing:
     """A bar for the mean error of each kind of runs, with the mean error of its whole source as a mark."""
     spots, figure = _spots(record), Plots()
     if spots:
-        kinds = [(f"{safe(s.feature)} {safe(s.value)}", safe(record.label(s.source))) for s in spots]
-
-        def names(theme: str) -> list[str]:
-            return [f"{kind}<br><span style='color:{faint(theme)}'>{source}</span>" for kind, source in kinds]
-
+        names = in_two_lines([(safe(f"{s.feature} {s.value}"), safe(record.label(s.source))) for s in spots])
         hover = [_hover(record, spot) for spot in spots]
         texts = [f"{spot.errors.runs:,} runs, {signed_percent(spot.errors.bias)}" for spot in spots]
         colors = [source_look(record, spot.source)[0] for spot in spots]
         looks = labels(texts, "outside", 11) | {"cliponaxis": False, "marker": {"color": colors, "opacity": 0.8}}
         means = [100 * spot.errors.mean for spot in spots]
         figure.add(bars_across(means, names, colors, name="mean error of these runs", hover=hover) | looks)
-        of_sources, dash = [100 * spot.of_source.mean for spot in spots], "line-ns-open"
-        marks = points(of_sources, names, ink, dash, 14, name="mean error of the whole source", hover=hover)
-        figure.add(marks | {"marker": marks["marker"] | {"line": {"width": 2}}})
+        of_sources, looks = [100 * spot.of_source.mean for spot in spots], {"edge": (None, 2), "hover": hover}
+        figure.add(points(of_sources, names, ink, "line-ns-open", 14, name="mean error of the whole source", **looks))
         longest = max(spot.errors.mean for spot in spots)
         figure.x(title="mean error of the iteration time", span=(0, 150 * longest), ticksuffix=" %")
         figure.y(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)

@@ -7,17 +7,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import (
-    HIDDEN_AXIS,
-    HOVER_TEXT,
-    Plots,
-    bars,
-    bars_across,
-    inside,
-    legend_below,
-    outline,
-    words,
-)
+from alpa_explore.figures.marks import HIDDEN_AXIS, Plots, bars, bars_across, inside, legend_below, words
 from alpa_explore.figures.style import (
     OKABE_ITO,
     Drawing,
@@ -28,7 +18,7 @@ from alpa_explore.figures.style import (
     ink_on,
     lines,
     safe,
-    stage_color,
+    stage_ink,
     stage_marker,
     with_theme,
 )
@@ -133,12 +123,10 @@ def _stages(figure: Plots, plan: Plan, name: str, *, new: bool) -> None:
     for stage in plan.stages:
         start, end = ends[stage.layers[0]], ends[stage.layers[1] + 1]
         place = f": {submesh_phrase(stage.submesh, stage.device)}" if end - start > _LABELLED else ""
-        marker = stage_marker(stage.index) | outline((empty, 1.5))
-        text = inside(f"{stage.index}{place}", ink_on(stage_color(stage.index)))
-        own = [key(stage=stage.index)] if new else None
-        about = lines(f"<b>{name}, stage {stage.index}</b>", stage_text(stage))
-        box = _along_the_model([end - start], name, [start], f"stage {stage.index}", about, own)
-        figure.add(box | {"marker": marker} | text, row=2)
+        looks = {"marker": stage_marker(stage.index, 1.5), "keys": [key(stage=stage.index)] if new else None}
+        looks |= {"hover": [lines(f"<b>{name}, stage {stage.index}</b>", stage_text(stage))]}
+        looks |= inside(f"{stage.index}{place}", stage_ink(stage.index))
+        figure.add(_along_the_model([end - start], name, [start], f"stage {stage.index}", **looks), row=2)
 
 
 def _cuts_by_layer(comparison: PlanComparison) -> Trace:
@@ -148,14 +136,15 @@ def _cuts_by_layer(comparison: PlanComparison) -> Trace:
     counts = [sum(o.layer == layer for o in comparison.operators) for layer in layers]
     totals = [comparison.common.get(layer, 0) for layer in layers]
     stage_of = stage_of_layer(comparison.new)
-    edges = outline((["#1f2933" if count else faint for count in counts], 1.5))
-    marker = {"color": [OKABE_ITO[6] if count else empty for count in counts], **edges}
+    edges = {"width": 1.5, "color": ["#1f2933" if count else faint for count in counts]}
+    marker = {"color": [OKABE_ITO[6] if count else empty for count in counts], "line": edges}
     texts = [f"{c:,}" if n else "?" for c, n in zip(counts, totals, strict=True)]
     hover = [_layer_text(comparison, *of_layer) for of_layer in zip(layers, counts, totals, strict=True)]
     keys = [key(stage=stage_of[layer], layer=layer) for layer in layers]
     lengths = [b - a for a, b in zip(starts, ends, strict=True)]
-    inks = [ink_on(OKABE_ITO[6]) if count else ink for count in counts]
-    return _along_the_model(lengths, _CUT, starts, _CUT, hover, keys) | {"marker": marker} | inside(texts, inks)
+    looks = {"hover": hover, "keys": keys, "marker": marker}
+    looks |= inside(texts, [ink_on(OKABE_ITO[6]) if count else ink for count in counts])
+    return _along_the_model(lengths, _CUT, starts, _CUT, **looks)
 
 
 def _layer_text(comparison: PlanComparison, layer: int, count: int, total: int) -> str:
@@ -177,11 +166,9 @@ def _layer_ends(plan: PlanValue) -> list[float]:
     return [100 * end / total for end in accumulate(layer.flops for layer in plan.layers)]
 
 
-def _along_the_model(lengths: Any, row: str, starts: Any, name: str, hover: Any, keys: Any) -> Trace:
-    looks = {"hovertext": hover, "hovertemplate": HOVER_TEXT, "keys": keys, "listed": False}
-    return bars_across(
-        lengths, [row] * len(lengths), empty, base=starts, name=name, offsetgroup="along the model", **looks
-    )
+def _along_the_model(lengths: Any, row: str, starts: Any, name: str, **looks: Any) -> Trace:
+    looks |= {"base": starts, "name": name, "offsetgroup": "along the model", "listed": False}
+    return bars_across(lengths, [row] * len(lengths), None, **looks)
 
 
 A_SAMPLE = "a sample, on average"
@@ -281,25 +268,9 @@ def stage_text(stage: PlanStage) -> str:
     )
 
 
-def _row(
-    about: str,
-    what: str,
-    before: str,
-    now: str,
-    *,
-    change: str = "",
-    stage: int | None = None,
-    layer: int | None = None,
-) -> Row:
-    return {
-        "about": about,
-        "what": what,
-        "stage": stage,
-        "layer": layer,
-        "before": before,
-        "now": now,
-        "change": change,
-    }
+def _row(about: str, what: str, before: str, now: str, **more: object) -> Row:
+    plain = {"about": about, "what": what, "stage": None, "layer": None, "before": before, "now": now, "change": ""}
+    return plain | more
 
 
 def _merged(parts: dict[str, float], samples: int, *, unknown: bool) -> dict[str, float]:

@@ -18,7 +18,7 @@ from alpa_explore.figures.marks import (
     points,
     sums,
 )
-from alpa_explore.figures.style import OKABE_ITO, Drawing, ink, lines, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ink, lines, with_theme
 from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -45,7 +45,7 @@ def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = N
     """
     tried = rows or microbatches_of(plan)
     names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t, plan) for t in tried]
-    keys = [_opens(t, plan) for t in tried]
+    about: Trace = {"hover": texts, "keys": [_opens(t, plan) for t in tried]}
     height = sum(_PANELS) + 2 * _GAP
     figure = Plots(_PANELS, spacing=(0.0, _GAP / height), shared_x=True)
     fitting = [t.iteration_seconds for t in tried if t.iteration_seconds is not None]
@@ -63,7 +63,7 @@ def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = N
     for row, (name, values) in enumerate((("T", times), ("samples a second", rates)), start=1):
         written = labels(["" if value is None else units.number(value, 3) for value in values], size=11)
         looks = {"mode": "lines+markers+text", "marker": marker, "cliponaxis": False, **written}
-        figure.add(line(names, values, ink, name=name, hover=texts, keys=keys, listed=False, **looks), row=row)
+        figure.add(line(names, values, ink, name=name, listed=False, **about, **looks), row=row)
     least = [t.least_seconds / scale if t.least_seconds is not None else None for t in tried]
     looks = {"name": "T is at least", "hover": texts, "listed": any(least)}
     figure.add(points(names, least, ink, "triangle-up-open", 9, **looks), row=1)
@@ -71,7 +71,7 @@ def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = N
     logarithmic = one_size and len(fitting) > 1
     _axis(figure, 1, f"T ({second}{', log' if logarithmic else ''})", [*times, *least], logarithmic=logarithmic)
     _axis(figure, 2, "samples/s", rates, logarithmic=False)
-    _memory(figure, plan, tried, names, texts, keys)
+    _memory(figure, plan, tried, names, about)
     each = f"{plan.model.samples:,} sample{'' if plan.model.samples == 1 else 's'} in each"
     sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.x(type="category", categoryorder="array", categoryarray=names)
@@ -91,32 +91,24 @@ def _axis(figure: Plots, row: int, title: str, values: Sequence[float | None], *
     figure.y(row, title=title, span=(low - 0.5 * room, high + room), type="log", dtick=1)
 
 
-def _memory(
-    figure: Plots,
-    plan: Plan,
-    tried: Sequence[TriedMicrobatches],
-    names: Sequence[str],
-    texts: Sequence[str],
-    keys: Sequence[str],
-) -> None:
+def _memory(figure: Plots, plan: Plan, tried: Sequence[TriedMicrobatches], names: list[str], about: Trace) -> None:
     capacity = plan.device_of(fullest(plan)).memory_bytes
     rooms = [t.memory_bytes or capacity for t in tried]
     needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
     most = max([*rooms, *(n for n in needed if n is not None)])
     scale, byte = units.bytes_axis(most)
-    for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
-        sizes = [None if (size := getattr(t, field)) is None else size / scale for t in tried]
-        figure.add(bars(names, sizes, color, shape, name=name, hover=texts, keys=keys), row=3)
-    over = [
-        (n, (capacity + t.over_bytes) / scale, x) for n, t, x in zip(names, tried, texts, strict=True) if t.over_bytes
-    ]
+    for (name, color, shape, _), of in zip(MEMORY_PARTS, zip(*map(_sizes, tried), strict=True), strict=True):
+        sizes = [None if size is None else size / scale for size in of]
+        figure.add(bars(names, sizes, color, shape, name=name, **about), row=3)
+    found = zip(names, tried, about["hover"], strict=True)
+    over = [(n, (capacity + t.over_bytes) / scale, text) for n, t, text in found if t.over_bytes]
     x, y, hover = ([entry[place] for entry in over] for place in range(3))
     looks = {"name": "nothing fits; the closest needs", "hover": hover, "listed": bool(over)}
     shape = "hvh" if len(set(rooms)) > 1 else ""  # a step between devices of unlike nodes
     peaks = [None if t.peak_bytes is None else t.peak_bytes / scale for t in tried]
     figure.add(
         points(x, y, OKABE_ITO[5], "x", 11, **looks),
-        limit_line(list(names), [room / scale for room in rooms], width=1, shape=shape),
+        limit_line(names, [room / scale for room in rooms], width=1, shape=shape),
         sums(names, peaks, ["" if peak is None else units.number(peak, 3) for peak in peaks], above=True),
         row=3,
     )
@@ -145,17 +137,17 @@ def _hover(tried: TriedMicrobatches, plan: Plan) -> str:
     if tried.iteration_seconds is None or tried.peak_bytes is None:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")
-    parts = zip(MEMORY_PARTS, _FIELDS, strict=True)
     unlike = tried.memory_bytes is not None and len({kind.device.memory_bytes for kind in plan.cluster.kinds}) > 1
     room = f" of {units.bytes_(tried.memory_bytes or 0.0)}" if unlike else ""
     return lines(
         head,
         f"T {units.seconds(tried.iteration_seconds)}, {units.number(tried.samples_per_second, 4)} samples/s",
         f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}{room}",
-        *(f"{name} {units.bytes_(getattr(tried, field))}" for (name, *_), field in parts),
+        *(f"{name} {units.bytes_(size or 0.0)}" for (name, *_), size in zip(MEMORY_PARTS, _sizes(tried), strict=True)),
         f"click: opens the plan with B = {tried.num_microbatches:,}" if _opens(tried, plan) else "this plan",
     )
 
 
-_FIELDS = ("weight_bytes", "held_bytes", "workspace_bytes")
-"""Of MEMORY_PARTS."""
+def _sizes(tried: TriedMicrobatches) -> tuple[float | None, ...]:
+    """Of MEMORY_PARTS."""
+    return tried.weight_bytes, tried.held_bytes, tried.workspace_bytes

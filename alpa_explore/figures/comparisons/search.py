@@ -1,24 +1,13 @@
 """The plans that were tried: throughput against memory, and the Pareto frontier."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import (
-    Plots,
-    fitted,
-    label_positions,
-    labels,
-    legend_below,
-    legend_entry,
-    limit_line,
-    limit_note,
-    line,
-    points,
-)
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
+from alpa_explore.figures.marks import NOWHERE, Plots, fitted, label_positions, labels, legend_below, line, points
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.tables import Row
@@ -26,34 +15,9 @@ from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore.units import printable
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """Plans that are nearly equal or would cover one another (`_near`): first the one on screen, then the fastest."""
-
-    kind: str
-    """The baseline that all of them are, without its degrees; '' for plans of the planner."""
-    plans: tuple[tuple[int, Plan], ...]
-    """(index in `tried`, plan); the mark is at the first."""
-
-    @property
-    def number(self) -> int:
-        """The index of the plan at the mark."""
-        return self.plans[0][0]
-
-    @property
-    def samples_per_second(self) -> float:
-        """Of the plan at the mark."""
-        return self.plans[0][1].samples_per_second
-
-    @property
-    def peak_bytes(self) -> float:
-        """Of the plan at the mark."""
-        return self.plans[0][1].predicted.peak_bytes_per_device
-
-    def holds(self, plan: Plan) -> bool:
-        """Whether `plan` is one of them."""
-        return any(other is plan for _, other in self.plans)
+Point: TypeAlias = list[tuple[int, Plan]]
+"""(index in `tried`, plan) of plans that are nearly equal or would cover one another (`_near`): that on screen, then
+the fastest; the mark is at the first."""
 
 
 def comparable(plan: Plan, tried: Sequence[Plan]) -> list[tuple[int, Plan]]:
@@ -74,16 +38,16 @@ def pareto_frontier(plans: Sequence[Plan], sizes: Sequence[float] = ()) -> froze
     )
 
 
-def points_of(plan: Plan, shown: Sequence[tuple[int, Plan]]) -> tuple[Point, ...]:
-    """The points: that of `plan`, which is one of `shown`, then the fastest."""
+def points_of(plan: Plan, shown: Sequence[tuple[int, Plan]]) -> list[Point]:
+    """The points: that of `plan`, which is one of `shown` and the first in its point, then the fastest."""
     spans = [max(of) - min(of) for of in zip(*(_figures(p) for _, p in shown), strict=True)]
-    groups: list[list[tuple[int, Plan]]] = []
+    groups: list[Point] = []
     for number, other in sorted(shown, key=lambda pair: (pair[1] is not plan, -pair[1].samples_per_second)):
         group = next((g for g in groups if _near(g[0][1], other, spans)), None)
         if group is None:
             groups.append(group := [])
         group.append((number, other))
-    return tuple(Point(kind=_kind(group[0][1]), plans=tuple(group)) for group in groups)
+    return groups
 
 
 def _figures(plan: Plan) -> tuple[float, float]:
@@ -99,6 +63,7 @@ def _near(a: Plan, b: Plan, spans: Sequence[float]) -> bool:
 
 
 def _kind(plan: Plan) -> str:
+    """The baseline that it is, without its degrees; '' for a plan of the planner."""
     return plan.options.baseline.split(" ")[0]
 
 
@@ -131,48 +96,32 @@ def search_figure(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[No
     right, top = [*(px for px, _ in corners), x.high], [*(py for _, py in corners), corners[-1][1]]
     name = "Pareto frontier: none is faster with less memory"
     figure.add(line(right, top, faint, dash="dash", shape="hv", name=name))
-    texts = [_label(plan, point) for point in points_shown]
-    places = [(peak[id(point.plans[0][1])], point.samples_per_second) for point in points_shown]
-    radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points_shown]
+    texts, kinds = [_label(plan, point) for point in points_shown], [_kind(point[0][1]) for point in points_shown]
+    places = [(peak[id(shown)], shown.samples_per_second) for (_, shown), *_ in points_shown]
+    radii = [_STAR_PIXELS / 2, *[0.0] * (len(places) - 1)]
     positions = label_positions(places, texts, x, y, radii=radii, upright=[limit])
-    for name, symbol, size, color, chosen in (
-        ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points_shown]),
-        ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points_shown]),
-        ("this plan", "star", _STAR_PIXELS, OKABE_ITO[5], [p.holds(plan) for p in points_shown]),
+    for name, symbol, size, color, own in (
+        ("plans of the planner", "circle", 11, OKABE_ITO[0], [i for i, kind in enumerate(kinds) if not kind]),
+        ("baselines", "diamond", 12, OKABE_ITO[1], [i for i, kind in enumerate(kinds) if kind]),
+        ("this plan", "star", _STAR_PIXELS, OKABE_ITO[5], [0]),
     ):
-        own = [i for i, wanted in enumerate(chosen) if wanted]
         if own:
             looks: Trace = {"name": name, "cliponaxis": False, "edge": (ink, 1)}
-            looks |= {"keys": [key(plan=points_shown[i].number) for i in own]}
+            looks |= {"keys": [key(plan=points_shown[i][0][0]) for i in own]}
             if symbol != "star":  # its label is further away than plotly would write it
-                written = ["" if points_shown[i].holds(plan) else texts[i] for i in own]
+                written = [texts[i] if i else "" for i in own]
                 looks |= {"mode": "markers+text", **labels(written, [positions[i] for i in own])}
             hover = [_hover(plan, points_shown[i]) for i in own]
             px, py = [places[i][0] for i in own], [places[i][1] for i in own]
             figure.add(points(px, py, color, symbol, size, hover=hover, **looks))
-    here = next(i for i, p in enumerate(points_shown) if p.holds(plan))
     # Beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark as a circle of its size
     # reaches, and the tips of a star reach further.
-    looks = labels([texts[here]], positions[here], shadow=halo) | {"mode": "markers+text", "cliponaxis": False}
-    star = points([places[here][0]], [places[here][1]], ink, name="label of this plan", listed=False, **looks)
+    looks = labels(texts[:1], positions[0], over_lines=True) | {"mode": "markers+text", "cliponaxis": False}
+    star = points([places[0][0]], [places[0][1]], ink, name="label of this plan", listed=False, **looks)
     figure.add(star | {"marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0}})
-    seen = limit <= x.high
-    if seen:
-        figure.add(limit_line([limit] * 2, list(y), dash=""))
-    refs = ("x" if seen else "paper", "paper")
-    anchors = {"xanchor": "right", "yanchor": "bottom"}
-    figure.note(
-        limit_note(
-            "all its memory" if shares else units.bytes_(capacity),
-            limit if seen else 1.0,
-            1.0,
-            refs,
-            seen=seen,
-            **anchors,
-        )
-    )
-    cross = {"symbol": "x", "size": 10, "color": OKABE_ITO[5]}
-    figure.add(*(legend_entry("scatter", f"no plan: {safe(str(attempt))}", cross) for attempt in failed))
+    memory = "all its memory" if shares else units.bytes_(capacity)
+    figure.limit(limit, memory, x, y, "", xanchor="right", yanchor="bottom")
+    figure.add(*(points(*NOWHERE, OKABE_ITO[5], "x", name=f"no plan: {safe(str(attempt))}") for attempt in failed))
     figure.x(title=x.title(f"peak memory of the fullest device ({unit})"), span=x)
     figure.y(title=y.title("samples/s"), span=y)
     bottom = 64 + 19 * (4 + len(failed) if failed else 1)
@@ -193,10 +142,8 @@ def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[
     summary = f"{len(shown)} plans of {printable(plan.model.name)}"
     if count < len(shown):
         summary += f" at {count} clearly different points" if count > 1 else ", nearly equal"
-    summary += f"; {front} {'is' if front == 1 else 'are'} on the Pareto frontier, "
-    summary += (
-        ("and it is this plan" if front == 1 else "this plan among them") if here in place else "this plan is not"
-    )
+    own = ("and it is this plan" if front == 1 else "this plan among them") if here in place else "this plan is not"
+    summary += f"; {front} {'is' if front == 1 else 'are'} on the Pareto frontier, {own}"
     best = max((p for _, p in shown), key=lambda p: p.samples_per_second)
     gain = best.samples_per_second / plan.samples_per_second - 1
     if gain < tuning.NOTICEABLE_SHARE:
@@ -240,30 +187,28 @@ def _failures(failed: Sequence[NoPlan]) -> list[str]:
 
 
 def _label(plan: Plan, point: Point) -> str:
-    name = safe(point.kind) or ("this plan" if point.holds(plan) else "")
-    more = len(point.plans) - 1
+    name = safe(_kind(point[0][1])) or ("this plan" if point[0][1] is plan else "")
+    more = len(point) - 1
     if name:
         return f"{name} and {more} more" if more else name
     return f"{more + 1} plans" if more else ""
 
 
 def _hover(plan: Plan, point: Point) -> str:
-    shown, others = point.plans[0][1], len(point.plans) - 1
-    listed = [_settings(plan, p) for _, p in point.plans[:_LISTED]]
-    more = len(point.plans) - len(listed)
+    shown, others = point[0][1], len(point) - 1
+    listed = [
+        "this plan" if p is plan else safe("; ".join(map(str, differences(plan, p)))) or "the same settings"
+        for _, p in point[:_LISTED]
+    ]
+    rate, time, size = shown.samples_per_second, shown.predicted.iteration_seconds, _figures(shown)[1]
+    more = len(point) - len(listed)
     return lines(
         f"<b>{listed[0]}</b>",
-        f"{units.number(point.samples_per_second, 4)} samples/s, T {units.seconds(shown.predicted.iteration_seconds)}",
-        f"peak {units.bytes_(point.peak_bytes)} of {units.bytes_(shown.device_of(fullest(shown)).memory_bytes)}",
+        f"{units.number(rate, 4)} samples/s, T {units.seconds(time)}",
+        f"peak {units.bytes_(size)} of {units.bytes_(shown.device_of(fullest(shown)).memory_bytes)}",
         f"{len(shown.stages)} stage{'' if len(shown.stages) == 1 else 's'}",
         "nearly equal to it:" if others else "",
         *(f"   {text}" for text in listed[1:]),
         f"   and {more} more" if more else "",
         "" if shown is plan else "click: opens it",
     )
-
-
-def _settings(plan: Plan, other: Plan) -> str:
-    if other is plan:
-        return "this plan"
-    return "; ".join(safe(str(difference)) for difference in differences(plan, other)) or "the same settings"

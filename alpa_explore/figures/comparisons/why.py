@@ -9,19 +9,7 @@ from alpa_explore.figures.marks import Plots, legend_below, sums, time_bars
 from alpa_explore.figures.style import Drawing, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.questions.explain import (
-    COLLECTIVES,
-    COMPUTE,
-    COMPUTING,
-    UNKNOWN,
-    Change,
-    Limit,
-    StageTime,
-    changes,
-    limits,
-    mean_parts,
-    time_parts,
-)
+from alpa_explore.questions import explain
 
 _STAGE = 24
 """Pixels of a stage."""
@@ -30,7 +18,7 @@ _STAGE = 24
 @with_theme
 def why_figure(plan: Plan) -> Drawing:
     """The parts of T for each stage, and the same without compute on a scale of their own."""
-    times = time_parts(plan)
+    times = explain.time_parts(plan)
     height = _STAGE * max(len(times), 2)
     figure = Plots(column_widths=[0.42, 0.58], spacing=(0.2, 0), titles=("the whole iteration", "all but computing"))
     _times(figure, plan, times)
@@ -48,7 +36,7 @@ def why_figure(plan: Plan) -> Drawing:
 
 def why_sentence(plan: Plan) -> str:
     """Where the time goes, what limits the plan, and which setting that is known without planning is better."""
-    return " ".join((_where(plan, time_parts(plan)), _limit(limits(plan)), _advice(changes(plan))))
+    return " ".join((_where(plan, explain.time_parts(plan)), _limit(plan), _advice(plan)))
 
 
 def why_table(plan: Plan) -> list[Row]:
@@ -58,15 +46,17 @@ def why_table(plan: Plan) -> list[Row]:
     names = ("about", "what", "stage", "iteration_seconds", "share_fraction", "how")
     rows: list[tuple[object, ...]] = [
         ("time", name, time.stage, seconds, seconds / total, of_stage)
-        for time in time_parts(plan)
+        for time in explain.time_parts(plan)
         for name, seconds in time.parts
     ]
-    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in limits(plan)]
-    rows += [("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in changes(plan)]
+    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in explain.limits(plan)]
+    rows += [
+        ("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in explain.changes(plan)
+    ]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _where(plan: Plan, times: Sequence[StageTime]) -> str:
+def _where(plan: Plan, times: Sequence[explain.StageTime]) -> str:
     """'Devices spend 87.1 % of T on compute, 5.62 % on waits (bubble) and 5.12 % on collectives inside a node.'"""
     shares = sorted(_shares(plan, times).items(), key=lambda part: -part[1])
     named = [
@@ -77,9 +67,10 @@ def _where(plan: Plan, times: Sequence[StageTime]) -> str:
     return f"Devices spend {', '.join(named[:-1])}{' and ' if len(named) > 1 else ''}{named[-1]}."
 
 
-def _limit(found: Sequence[Limit]) -> str:
+def _limit(plan: Plan) -> str:
     """What costs most besides computing (free computing would make every plan faster), and whether memory does."""
-    others = (limit for limit in found if limit.name not in (COMPUTING, UNKNOWN))
+    found = explain.limits(plan)
+    others = (limit for limit in found if limit.name not in (explain.COMPUTING, explain.UNKNOWN))
     binding = next((limit for limit in others if limit.gain >= tuning.NOTICEABLE_SHARE), None)
     if binding is None:
         return "Nothing but computing limits the plan."
@@ -92,31 +83,31 @@ def _limit(found: Sequence[Limit]) -> str:
     return f"Besides computing, {binding.name} costs most: without it T would be {shorter} shorter{more}."
 
 
-def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
+def _shares(plan: Plan, times: Sequence[explain.StageTime]) -> dict[str, float]:
     """Part -> its share of the time of all devices; collectives are summed over the mesh axes."""
     shares: dict[str, float] = {}
-    for name, seconds in mean_parts(times).items():
-        part = name.partition(", axis ")[0] if name.startswith(COLLECTIVES) else name
+    for name, seconds in explain.mean_parts(times).items():
+        part = name.partition(", axis ")[0] if name.startswith(explain.COLLECTIVES) else name
         shares[part] = shares.get(part, 0.0) + seconds / plan.predicted.iteration_seconds
     return shares
 
 
-def _advice(found: Sequence[Change]) -> str:
-    better = [c for c in found if c.gain >= tuning.NOTICEABLE_SHARE]
+def _advice(plan: Plan) -> str:
+    better = [c for c in explain.changes(plan) if c.gain >= tuning.NOTICEABLE_SHARE]
     if not better:
         return "No single change that was tried saves time."
     best = better[0]
     return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample."
 
 
-def _times(figure: Plots, plan: Plan, times: Sequence[StageTime]) -> None:
+def _times(figure: Plots, plan: Plan, times: Sequence[explain.StageTime]) -> None:
     """The parts of each stage, and beside them all but computing, in percent of T and with their sum."""
     total = plan.predicted.iteration_seconds
     scale, unit = units.seconds_axis(total)
     rows = {f"stage {time.stage}": dict(time.parts) for time in times}
     bars = time_bars(rows, scale=scale, of="an iteration", keys=[key(stage=time.stage) for time in times])
     figure.add(*bars)
-    rest = [bar for bar in bars if bar["name"] not in (COMPUTE, UNKNOWN)]
+    rest = [bar for bar in bars if bar["name"] not in (explain.COMPUTE, explain.UNKNOWN)]
     figure.add(*(bar | {"x": [100 * x * scale / total for x in bar["x"]], "showlegend": False} for bar in rest), col=2)
     shares = [100 * sum(of) * scale / total for of in zip(*(bar["x"] for bar in rest), strict=True)]
     figure.add(sums(shares, list(rows), [units.percent(x / 100) for x in shares]), col=2)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import Figure
+from alpa_explore.figures.style import Drawing, Figure, with_theme
 
 Value: TypeAlias = int | float | str
 MIME_TYPE = "application/vnd.alpa-explore.interactive+json"
@@ -24,7 +24,7 @@ WHOLE = "ALPA_EXPLORE_ALL_STATES"
 """Environment variable: outputs hold all states, as a page needs them that is read without a kernel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Control:
     """A slider over numbers, or a list of names."""
 
@@ -71,6 +71,10 @@ class InteractiveFigure:
                 remedy="Give its controls fewer values.",
             )
 
+    def __call__(self, *values: Any, **options: Any) -> Figure:
+        """The figure of a state."""
+        return self.draw(*values, **options)
+
     @property
     def start(self) -> dict[str, Value]:
         """The values that are chosen first, by name."""
@@ -115,6 +119,11 @@ class InteractiveFigure:
             template = state["layout"].pop("template", None) or template
             states[_key(indices)] = {"data": state["data"], "layout": state["layout"]}
         return {"label": self.label, "controls": controls, "template": template, "states": states}
+
+
+def with_controls(label: str, *controls: Control) -> Callable[[Callable[..., Drawing]], InteractiveFigure]:
+    """The function that draws a state, as a figure with these controls; for `label` see `InteractiveFigure`."""
+    return lambda draw: InteractiveFigure(draw=with_theme(draw), controls=controls, label=label)
 
 
 def _key(indices: Sequence[int]) -> str:

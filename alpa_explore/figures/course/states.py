@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alpa_explore.figures.style import Drawing, Trace, drawing, empty, faint, ink, layout_of
+from alpa_explore.figures.style import Drawing, Trace, empty, faint, ink, layout_of
 
 SLIDER_PIXELS = 92
 """Height of a slider with the labels of its steps, below the axis."""
@@ -105,7 +105,7 @@ def state_figure(state: State, *, height: int, traces: Sequence[Trace] = (), **l
     """A figure in one state; `traces` in place of those of the state, where it has others too."""
     margin = {"t": TITLE_PIXELS} | layout.pop("margin", {})
     whole = {**layout, **state.layout, "margin": margin, "characters": CHARACTERS}
-    return drawing(traces or state.traces, state.sentence, height=height, **whole)
+    return Drawing(traces or state.traces, state.sentence, height=height, **whole)
 
 
 def _all_states(states: Sequence[State], start: int, below: int, **layout: Any) -> Drawing:

@@ -9,16 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.stage_dataflow import (
-    PHASES,
-    Block,
-    DataflowEdge,
-    DataflowNode,
-    StageDataflow,
-    node_text,
-    without_hidden_ends,
-)
+from alpa_explore.figures.dataflow.stage_dataflow import Block, DataflowEdge, DataflowNode, StageDataflow, part_of_block
 from alpa_explore.figures.dataflow.wiring import LEAVES, WEIGHT, is_view
+from alpa_explore.figures.decisions.operator_rows import per
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
 from alpa_explore.plans.records import PlanOperator
@@ -38,30 +31,23 @@ def dataflow_document(flow: StageDataflow) -> dict[str, Any]:
         "color": stage_color(flow.stage.index),
         "legend": spec_legend(flow.stage.logical_mesh),
         "sizes": list(sizes),
-        "specs": {spec: _cuts(spec) for spec in sorted(specs)},
+        "specs": {
+            spec: {"dims": [list(axes) for axes in read.dims], "pending": list(read.pending)}
+            for spec, read in ((spec, read_spec(spec)) for spec in sorted(specs))
+        },
         "groups": [_group(f"g{number}", group) for number, group in enumerate(flow.groups)],
         "nodes": nodes,
-        "edges": [_edge(edge) for edge in without_hidden_ends(flow.edges)],
+        "edges": [_edge(edge) for edge in flow.edges],
     }
-
-
-def _cuts(spec: str) -> dict[str, Any]:
-    read = read_spec(spec)
-    return {"dims": [list(axes) for axes in read.dims], "pending": list(read.pending)}
 
 
 def _group(name: str, group: Block) -> dict[str, Any]:
-    phases = {
-        phase: {
-            "compute": compute,
-            "moved": moved,
-            "text": units.seconds(compute) + (f" + {units.seconds(moved)}" if moved else ""),
-        }
-        for phase, compute, moved in zip(
-            PHASES, *map(group.seconds, ("compute_seconds", "communication_seconds")), strict=True
-        )
-        if compute or moved
-    }
+    computing, moving, phases = group.seconds("compute_seconds"), group.seconds("communication_seconds"), {}
+    for phase, compute in computing.items():
+        moved = moving[phase]
+        if compute or moved:
+            text = units.seconds(compute) + (f" + {units.seconds(moved)}" if moved else "")
+            phases[phase] = {"compute": compute, "moved": moved, "text": text}
     of_all = f"all {group.count} together" if group.count > 1 else ""
     count = sum(map(is_view, group.operators))
     views = f"{count} operators that take no time are left out" if count else ""
@@ -79,16 +65,16 @@ def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[s
     names = ", ".join(o.name for o in node.operators)
     lines = [
         names if len(node.operators) == 1 else f"{len(node.operators)} updates: {names}",
-        f"{operator.op}, {node.phase}, module {operator.module or '(none)'}, layer {operator.layer}",
-        node_text(node, count),
+        f"{operator.op}, {operator.phase}, module {operator.module or '(none)'}, layer {operator.layer}",
+        _node_text(node, count),
         f"strategy {operator.strategy}" if operator.strategy not in ("", "-") else "nothing is divided",
         *(line for o in node.operators for line in o.communication),
     ]
     return {
         "id": node.id,
         "group": node.group,
-        "phase": node.phase,
-        "part": printable(node.part),
+        "phase": operator.phase,
+        "part": printable(part_of_block(operator.module)),
         "label": printable(node.label),
         "module": printable(operator.module),
         "seconds": node.compute_seconds + node.communication_seconds,
@@ -97,6 +83,13 @@ def _node(node: DataflowNode, count: int, sizes: tuple[int, ...], weights: set[s
         "tiles": list(_tiles(operator, sizes, weights)),
         "keys": [key(layer=o.layer, operator=o.name) for o in (*node.operators, *node.equal, *node.views)],
     }
+
+
+def _node_text(node: DataflowNode, count: int) -> str:
+    """The time of a node in words; `count` is the number of equal blocks."""
+    compute, moved = units.seconds(node.compute_seconds), units.seconds(node.communication_seconds)
+    times = f"{compute} + collectives {moved}" if node.communication_seconds else compute
+    return f"{times} {per(node.operator)}{f', in each of {count} equal blocks' if count > 1 else ''}"
 
 
 def _tiles(operator: PlanOperator, sizes: tuple[int, ...], weights: set[str]) -> Iterator[dict[str, Any]]:

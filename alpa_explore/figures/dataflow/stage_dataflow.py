@@ -4,19 +4,18 @@
 operators of all of them. Updates of the weights of one part of a block (its attention, its MLP) are one node.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
-from alpa_explore.figures.dataflow.wiring import LEAVES, Read, is_view, stage_reads, views_of
-from alpa_explore.figures.decisions.operator_rows import kind, per
+from alpa_explore.figures.dataflow.wiring import ENTERS, WEIGHT, Read, is_view, stage_reads, views_of
+from alpa_explore.figures.decisions.operator_rows import equality, kind
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.tables import stage_named
 
-PHASES = ("forward", "backward", "update")
-"""In the order in which a stage runs them."""
 OUTSIDE = "(outside of modules)"
 """The name of the group of operators without a module."""
 
@@ -25,17 +24,16 @@ OUTSIDE = "(outside of modules)"
 class Block:
     """One block of the model, or equal blocks that follow one another."""
 
-    name: str
-    """Of the first block."""
     members: tuple[tuple[PlanOperator, ...], ...]
     """For each of the equal blocks its operators in execution order; the k-th of one is the k-th of the others."""
     names: tuple[str, ...]
     """Of the blocks, as `members`."""
 
-    def seconds(self, attribute: str) -> list[float]:
-        """The sum of an attribute of all operators of its blocks in each phase."""
+    def seconds(self, attribute: str) -> dict[str, float]:
+        """Phase, in the order in which a stage runs them -> the sum of an attribute of all operators of its blocks."""
         every = [o for member in self.members for o in member]
-        return [sum(getattr(o, attribute) for o in every if o.phase == phase) for phase in PHASES]
+        phases = ("forward", "backward", "update")
+        return {phase: sum(getattr(o, attribute) for o in every if o.phase == phase) for phase in phases}
 
     @property
     def count(self) -> int:
@@ -50,7 +48,7 @@ class Block:
     @property
     def label(self) -> str:
         """'h.0', or 'h.0 – h.5'."""
-        return self.name if self.count == 1 else f"{self.names[0]} – {self.names[-1]}"
+        return self.names[0] if self.count == 1 else f"{self.names[0]} – {self.names[-1]}"
 
 
 def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
@@ -67,8 +65,7 @@ def stage_blocks(stage: PlanStage) -> tuple[Block, ...]:
         else:
             groups.append((signature, [name]))
     return tuple(
-        Block(name=names[0], names=tuple(names), members=tuple(tuple(of_block[name]) for name in names))
-        for _, names in groups
+        Block(names=tuple(names), members=tuple(tuple(of_block[name]) for name in names)) for _, names in groups
     )
 
 
@@ -90,14 +87,8 @@ def _block_names(stage: PlanStage) -> dict[str, str]:
 
 def block_name(module: str) -> str:
     """'h.3.attention.qkv' -> 'h.3'; 'stages.0.2.conv' -> 'stages.0.2'; 'embedding.tokens' -> 'embedding'."""
-    parts = module.split(".")
-    numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
-    if not numbers:
-        return parts[0] or OUTSIDE
-    end = numbers[0] + 1
-    while end < len(parts) and parts[end].isdecimal():
-        end += 1
-    return ".".join(parts[:end])
+    numbered = re.match(r"(.*?\.)??\d+(\.\d+)*(?=\.|$)", module)
+    return numbered[0] if numbered else module.split(".")[0] or OUTSIDE
 
 
 def part_of_block(module: str) -> str:
@@ -107,19 +98,7 @@ def part_of_block(module: str) -> str:
 
 def _signature(operators: Sequence[PlanOperator]) -> object:
     """Equal for blocks whose operators, specs and collectives are equal. What they recompute may differ."""
-    return tuple(
-        (
-            o.phase,
-            o.op,
-            o.module.removeprefix(block_name(o.module)),
-            o.strategy,
-            o.inputs,
-            o.outputs,
-            o.output_shape,
-            o.communication_seconds > 0,
-        )
-        for o in operators
-    )
+    return tuple(equality(o, o.module.removeprefix(block_name(o.module))) for o in operators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +107,6 @@ class DataflowNode:
 
     id: str
     group: str
-    phase: str
-    part: str
-    """Of its block: 'attention'; '' for the block itself."""
     operators: tuple[PlanOperator, ...]
     """What it stands for: an operator of the first block, or its updates."""
     equal: tuple[PlanOperator, ...]
@@ -146,7 +122,7 @@ class DataflowNode:
     @property
     def label(self) -> str:
         """'addmm', 'softmax'; 'update × 4'."""
-        if self.phase == "update":
+        if self.operator.phase == "update":
             return "update" if len(self.operators) == 1 else f"update × {len(self.operators)}"
         return kind(self.operator).strip("_")
 
@@ -245,13 +221,6 @@ def sentence_of(flow: StageDataflow) -> str:
     return ". ".join(found) + "."
 
 
-def node_text(node: DataflowNode, count: int) -> str:
-    """The time of a node in words; `count` is the number of equal blocks."""
-    compute, moved = units.seconds(node.compute_seconds), units.seconds(node.communication_seconds)
-    times = f"{compute} + collectives {moved}" if node.communication_seconds else compute
-    return f"{times} {per(node.operator)}{f', in each of {count} equal blocks' if count > 1 else ''}"
-
-
 def _nodes(block: Block, group: str) -> Iterator[DataflowNode]:
     """Those of the first of the equal blocks."""
     others = block.members[1:]
@@ -270,15 +239,14 @@ def _node(block: Block, others: Sequence[Sequence[PlanOperator]], group: str, pl
     return DataflowNode(
         id=f"{group}.{places[0]}",
         group=group,
-        phase=operators[0].phase,
-        part=part_of_block(operators[0].module),
         operators=operators,
         equal=tuple(member[place] for member in others for place in places),
     )
 
 
 def _edges(blocks: Sequence[Block], nodes: Sequence[DataflowNode], reads: Sequence[Read]) -> Iterator[DataflowEdge]:
-    """Of equal blocks the edges inside the first; those between blocks once, with all their reads."""
+    """Of equal blocks the edges inside the first; those between blocks once, with all their reads. What enters or is
+    stored has an edge where a collective moves it."""
     member_of = {o.name: k for block in blocks for k, member in enumerate(block.members) for o in member}
     node_of = {o.name: node for node in nodes for o in (*node.operators, *node.equal)}
     found: dict[tuple[str, str, str, bool], list[Read]] = {}
@@ -289,6 +257,8 @@ def _edges(blocks: Sequence[Block], nodes: Sequence[DataflowNode], reads: Sequen
         alone = source is None or target is None or (inside and not between)
         if alone and member_of[read.target or read.source] > 0:
             continue  # the same as in the first of the equal blocks
+        if read.end in (ENTERS, WEIGHT) and read.collective is None:
+            continue  # it has a tile at its operator
         ends = (source.id if source is not None else "", target.id if target is not None else "")
         found.setdefault((*ends, read.end, between), []).append(read)
     for (source_id, target_id, end, between), together in found.items():
@@ -299,17 +269,9 @@ def _in_order(nodes: Sequence[DataflowNode]) -> Iterator[DataflowEdge]:
     """From each node to the next of its group and phase, where more is not known."""
     last: dict[tuple[str, str], DataflowNode] = {}
     for node in nodes:
-        before = last.get((node.group, node.phase))
-        if before is not None and node.phase != "update":
+        place = node.group, node.operator.phase
+        before = last.get(place)
+        if before is not None and node.operator.phase != "update":
             read = Read(tensor="", source=before.operator.name, target=node.operator.name)
             yield DataflowEdge(source=before.id, target=node.id, end="", next_block=False, reads=(read,))
-        last[node.group, node.phase] = node
-
-
-def without_hidden_ends(edges: Sequence[DataflowEdge]) -> tuple[DataflowEdge, ...]:
-    """Without what enters, is stored or leaves and is not moved by a collective: those have a tile at the operator."""
-    return tuple(
-        edge if edge.end == LEAVES or not edge.end else replace(edge, reads=moved)
-        for edge in edges
-        if (moved := tuple(read for read in edge.reads if read.collective is not None)) or not edge.end
-    )
+        last[place] = node

@@ -5,7 +5,7 @@ several ('native_layer_norm.0'). Operators that take no time and move nothing (v
 from the operator before them to the one behind them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alpa_explore.plans.records import PlanOperator, PlanStage
@@ -120,7 +120,7 @@ def _writer(tensor: str, by_name: Mapping[str, PlanOperator]) -> tuple[PlanOpera
 
 def _collectives(operator: PlanOperator) -> dict[str, Collective]:
     """Tensor -> what moves it; of a file of an earlier version all together, on the operator's first input."""
-    texts: Sequence[str] = operator.communication
+    texts, update = operator.communication, operator.phase == "update"
     if operator.collective_tensors:
         found: dict[str, Collective] = {}
         columns = (operator.collective_tensors, operator.collective_kinds, operator.collective_seconds, texts)
@@ -130,21 +130,13 @@ def _collectives(operator: PlanOperator) -> dict[str, Collective]:
                 kinds=kinds if before is None else f"{before.kinds}, {kinds}",
                 seconds=seconds + (before.seconds if before is not None else 0.0),
                 text=text if before is None else f"{before.text}\n{text}",
-                once=_once(operator, tensor),
+                # An update moves its weight once an iteration, and its gradient unless every microbatch scatters it.
+                once=update and not (tensor in operator.input_names and operator.stored_seconds),
             )
         return found
     if not operator.communication_seconds or not operator.input_names:
         return {}
     together = Collective(
-        kinds="collectives",
-        seconds=operator.communication_seconds,
-        text="\n".join(texts),
-        once=operator.phase == "update",
+        kinds="collectives", seconds=operator.communication_seconds, text="\n".join(texts), once=update
     )
     return {operator.input_names[0]: together}
-
-
-def _once(operator: PlanOperator, tensor: str) -> bool:
-    """Whether an update moves a tensor once an iteration: its weight always, its gradient unless every microbatch
-    scatters it."""
-    return operator.phase == "update" and not (tensor in operator.input_names and operator.stored_seconds)

@@ -8,22 +8,8 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import MEMORY_FIELDS, MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
-from alpa_explore.figures.style import (
-    Color,
-    Drawing,
-    Trace,
-    drawing,
-    faint,
-    ground,
-    hatching,
-    ink,
-    lines,
-    mixed,
-    safe,
-    stage_color,
-    with_theme,
-)
+from alpa_explore.figures.marks import MEMORY_PARTS, NOWHERE, axis, bars, gaps, inside, line
+from alpa_explore.figures.style import Drawing, Trace, faint, ground, ink, lines, mixed, safe, stage_color, with_theme
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
@@ -92,7 +78,7 @@ def cluster_figure(plan: Plan, *, start: int = 0, count: int = 64) -> Drawing:
         *_legend(plan),
     ]
     across = {"tickmode": "linear", "dtick": 1 if width <= 32 else 8, "bare": True}
-    return drawing(
+    return Drawing(
         traces,
         cluster_sentence(plan) + page,
         height=round(pixels * len(nodes)) + 150,
@@ -137,13 +123,10 @@ def _links(nodes: int, width: int, edge: float, height: float) -> Trace:
     """Lines between the devices of each node, and one at the left that joins the nodes."""
     left = -0.5 - edge
     ends = [left, *(column + side * _WIDTH / 2 for column in range(width) for side in (-1, 1))][:-1]
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for row in range(nodes):
-        for start, end in zip(ends[::2], ends[1::2], strict=True):
-            x += [start, end, None]
-            y += [row + height, row + height, None]
-    return line([*x, left, left], [*y, height, nodes - 1 + height], faint, name="links", listed=False)
+    across = list(zip(ends[::2], ends[1::2], strict=True))
+    paths = [[(x, row + height) for x in link] for row in range(nodes) for link in across]
+    x, y = gaps(*paths, [(left, height), (left, nodes - 1 + height)])
+    return line(x, y, faint, name="links", listed=False)
 
 
 def _regions(plan: Plan, boxes: list[_Box], *, headed: bool) -> Trace:
@@ -194,7 +177,7 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> It
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     colors = [stage_color(stage.index) for _, stage in used]
     keys = [key(stage=stage.index, device=b.device) for b, stage in used]
-    for (name, _, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
+    for name, _, shape, field in MEMORY_PARTS:
         widths = [_WIDTH * getattr(stage, field) / plan.device_of(stage).memory_bytes for _, stage in used]
         x = [left + width / 2 for left, width in zip(filled, widths, strict=True)]
         places = {"base": [b.row + bottom for b, _ in used], "width": widths}
@@ -206,11 +189,8 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> It
 def _legend(plan: Plan) -> list[Trace]:
     """Grey, no stage's colour: the hatching distinguishes the parts."""
     memories = dict.fromkeys(units.bytes_(kind.device.memory_bytes) for kind in plan.cluster.kinds)
-    looks: dict[str, tuple[Color, Trace]] = {
-        name: (faint, {"pattern": hatching(shape)}) for name, _, shape in MEMORY_PARTS
-    }
-    looks[f"free of {' or '.join(memories)}"] = (ground, outline((ink, 1)))
-    return [legend_entry("bar", name, {"color": color, **more}) for name, (color, more) in looks.items()]
+    free = bars(*NOWHERE, ground, edge=(ink, 1), name=f"free of {' or '.join(memories)}")
+    return [*(bars(*NOWHERE, faint, shape, name=name) for name, _, shape, _ in MEMORY_PARTS), free]
 
 
 def _text(plan: Plan, box: _Box) -> str:

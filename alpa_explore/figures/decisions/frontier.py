@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import (
-    MEMORY_FIELDS,
     MEMORY_PARTS,
     Plots,
     bars_across,
@@ -18,7 +17,6 @@ from alpa_explore.figures.marks import (
     labels,
     legend_below,
     limit_line,
-    limit_note,
     points,
     sums,
 )
@@ -153,12 +151,7 @@ def _marks(figure: Plots, frontier: StageFrontier) -> None:
     looks |= labels(["the plan"] * len(chosen), [side for _, side in chosen], 13)
     px, py = [at[0] for at, _ in chosen], [at[1] for at, _ in chosen]
     figure.add(points(px, py, ink, "circle-open", 20, **looks))
-    seen = limit <= x.high  # else only the words, with an arrow
-    if seen:
-        figure.add(limit_line([limit] * 2, list(y)))
-    refs, anchors = ("x", "y domain"), {"xanchor": "right", "yanchor": "top"}
-    memory = units.bytes_(frontier.memory_bytes)
-    figure.note(limit_note(memory, limit if seen else x.high, 1.0, refs, seen=seen, **anchors))
+    figure.limit(limit, units.bytes_(frontier.memory_bytes), x, y, xanchor="right", yanchor="top")
     held = f"{frontier.microbatches_held} microbatch{'' if frontier.microbatches_held == 1 else 'es'}"
     figure.x(1, title=x.title(f"peak memory of a device, holding {held} ({x_unit})"), span=x)
     figure.y(1, title=y.title(f"latency per microbatch ({y_unit})").replace(", ", ",<br>"), span=y)
@@ -170,7 +163,7 @@ def _memory(figure: Plots, frontier: StageFrontier, shown: Sequence[FrontierPoin
     scale, unit = units.bytes_axis(most)
     names = dict(zip(frontier.points, choice_names(frontier), strict=True))
     rows, hover = list(range(len(shown))), [_hover(p, names[p], frontier) for p in shown]
-    for (name, color, shape), field in zip(MEMORY_PARTS, MEMORY_FIELDS, strict=True):
+    for name, color, shape, field in MEMORY_PARTS:
         sizes = [getattr(p, field) for p in shown]
         # Where the part of the bar is wide enough.
         texts = inside([units.bytes_(size) if size > 0.13 * most else "" for size in sizes], size=11)

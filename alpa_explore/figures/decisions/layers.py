@@ -9,32 +9,8 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import (
-    Plots,
-    bars,
-    bars_across,
-    end_of_most,
-    inside,
-    labels,
-    line,
-    outline,
-    points,
-    words,
-)
-from alpa_explore.figures.style import (
-    Drawing,
-    Trace,
-    empty,
-    faint,
-    halo,
-    ink,
-    ink_on,
-    lines,
-    safe,
-    stage_color,
-    stage_marker,
-    with_theme,
-)
+from alpa_explore.figures.marks import Plots, bars, bars_across, end_of_most, gaps, inside, labels, line, points, words
+from alpa_explore.figures.style import Drawing, Trace, faint, ink, lines, safe, stage_ink, stage_marker, with_theme
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import layers_table, stage_of_layer
@@ -78,52 +54,33 @@ def _ends(plan: Plan) -> list[int]:
     return list(accumulate(len(layer.operators) for layer in plan.layers))
 
 
-class _Box(NamedTuple):
-    """A stage or a layer in the strip at the top, over operators `start` to `end` (exclusive)."""
-
-    row: str
-    """'stage' or 'layer'."""
-    start: int
-    end: int
-    stage: int
-    labels: tuple[str, str]
-    """Of which the first that fits is written in it."""
-    text: str
-    """On hover."""
-    key: str
-
-
 def _strip(figure: Plots, plan: Plan) -> None:
-    """Two rows of boxes at the top: the stages, and the layers in them."""
+    """Two rows of boxes at the top: the stages, and the layers in them; in each the first of two labels that fits."""
     ends = [0, *_ends(plan)]
-    stage_of = stage_of_layer(plan)
-    boxes = []
     for s in plan.stages:
-        name, click = f"stage {s.index}", f"click: selects stage {s.index}"
-        text = lines(f"<b>{name}</b>", layers_phrase(s.layers), f"{len(s.devices)} devices", click)
-        span = ends[s.layers[0]], ends[s.layers[1] + 1]
-        boxes.append(_Box("stage", *span, s.index, (name, f"{s.index}"), text, key(stage=s.index)))
-    for layer in plan.layers:
-        number, stage, flops = layer.index, stage_of[layer.index], units.flops(layer.flops)
-        text = lines(
-            f"<b>layer {number}</b>, stage {stage}",
-            f"{len(layer.operators)} forward operators",
-            flops,
-            f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
-            f"click: selects layer {number}",
-        )
-        names, own = (f"{number} · {flops}", f"{number}"), key(stage=stage, layer=number)
-        boxes.append(_Box("layer", ends[number], ends[number + 1], stage, names, text, own))
-    pixels = _NARROW / (ends[-1] or 1) / _CHARACTER
-    for s in plan.stages:
-        own_boxes = [b for b in boxes if b.stage == s.index]
-        lengths = [b.end - b.start for b in own_boxes]
-        fitting = [[text for text in b.labels if len(text) <= pixels * (b.end - b.start)] for b in own_boxes]
-        texts = inside([(found or [""])[0] for found in fitting], ink_on(stage_color(s.index)), 13, whole=True)
-        looks = {"hover": [b.text for b in own_boxes], "keys": [b.key for b in own_boxes], "width": 0.9, **texts}
-        base, rows = [b.start - 0.5 for b in own_boxes], [b.row for b in own_boxes]
-        bar = bars_across(lengths, rows, empty, name=f"stage {s.index}", base=base, **looks)
-        figure.add(bar | {"marker": stage_marker(s.index) | outline((empty, 1))})
+        name, click, (first, last) = f"stage {s.index}", f"click: selects stage {s.index}", s.layers
+        hover = [lines(f"<b>{name}</b>", layers_phrase(s.layers), f"{len(s.devices)} devices", click)]
+        starts, stops, keys, named = [ends[first]], [ends[last + 1]], [key(stage=s.index)], [(name, f"{s.index}")]
+        for layer in plan.layers[first : last + 1]:
+            number, flops = layer.index, units.flops(layer.flops)
+            text = lines(
+                f"<b>layer {number}</b>, {name}",
+                f"{len(layer.operators)} forward operators",
+                flops,
+                f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
+                f"click: selects layer {number}",
+            )
+            hover.append(text)
+            starts.append(ends[number])
+            stops.append(ends[number + 1])
+            keys.append(key(stage=s.index, layer=number))
+            named.append((f"{number} · {flops}", f"{number}"))
+        lengths, rows = [b - a for a, b in zip(starts, stops, strict=True)], ["stage", *["layer"] * (last + 1 - first)]
+        room = [length * _NARROW / (ends[-1] or 1) / _CHARACTER for length in lengths]
+        fitting = [[text for text in of if len(text) <= most] for of, most in zip(named, room, strict=True)]
+        texts = inside([(found or [""])[0] for found in fitting], stage_ink(s.index), 13, whole=True)
+        looks = {"hover": hover, "keys": keys, "width": 0.9, "base": [start - 0.5 for start in starts], **texts}
+        figure.add(bars_across(lengths, rows, None, name=name, marker=stage_marker(s.index, 1), **looks))
     figure.y(1, categoryorder="array", categoryarray=["layer", "stage"], showgrid=False)
 
 
@@ -177,8 +134,7 @@ def _flops(figure: Plots, plan: Plan) -> None:
         x, y = [mark.first + (mark.operators - 1) / 2 for mark in own], [mark.flops / divisor for mark in own]
         hover = {"hover": f"%{{hovertext}}<br>click: selects {click}", "hovertext": [mark.text for mark in own]}
         looks = {"width": [mark.operators for mark in own], "keys": [mark.key for mark in own], **hover}
-        bar = bars(x, y, empty, name=f"stage {stage.index}", **looks)
-        figure.add(bar | {"marker": stage_marker(stage.index)}, row=2)
+        figure.add(bars(x, y, None, name=f"stage {stage.index}", marker=stage_marker(stage.index), **looks), row=2)
     top = end_of_most([mark.flops for mark in marks], 1.05) / divisor or 1.0
     figure.add(_boundaries(plan, top), row=2)
     largest = max(marks, key=lambda mark: mark.flops, default=None)
@@ -212,11 +168,10 @@ def _cuts(figure: Plots, plan: Plan) -> None:
 
 def _cut_off(mark: _Mark, top: float, size: str) -> Trace:
     """The size of a mark that reaches beyond the axis, readable across a boundary."""
-    written = labels([f"{size} ↑ "], "bottom left", shadow=halo)
+    written = labels([f"{size} ↑ "], "bottom left", over_lines=True)
     return words([mark.first], [0.98 * top], "", name="cut off") | written
 
 
 def _boundaries(plan: Plan, top: float) -> Trace:
-    places = [end - 0.5 for end in _ends(plan)[:-1]]
-    x = [x for place in places for x in (place, place, None)]
-    return line(x, [0, top, None] * len(places), ink, 1, "dot", name="layer boundaries")
+    upright = [[(end - 0.5, 0), (end - 0.5, top)] for end in _ends(plan)[:-1]]
+    return line(*gaps(*upright), ink, 1, "dot", name="layer boundaries")

@@ -37,18 +37,11 @@ class OperatorRow:
         return f"{place} {kind(self.operator)} × {self.count}".strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorPage:
-    """Rows in execution order, and a sentence that says which operators they are."""
-
-    rows: Sequence[OperatorRow]
-    sentence: str
-
-
 def operator_page(
     stage: PlanStage, *, count: int, start: int | None = None, layer: int | None = None, phase: str | None = None
-) -> OperatorPage:
-    """`count` operators from `start` on; without `start` all of them where they fit, else the rows that take most time.
+) -> tuple[list[OperatorRow], str]:
+    """Rows in execution order, and a sentence that says which operators they are: `count` from `start` on; without
+    `start` all of them where they fit, else the rows that take most time.
 
     Only operators of `layer` and `phase` count, where these are given.
     """
@@ -62,19 +55,16 @@ def operator_page(
         first = min(max(start, 0), max(len(selected) - 1, 0))
         page = selected[first : first + count]
         last = first + len(page) - 1
-        return OperatorPage(
-            rows=[_row([o]) for o in page], sentence=f"{first}–{last} of the {len(selected):,} {named}."
-        )
+        return [_row([o]) for o in page], f"{first}–{last} of the {len(selected):,} {named}."
     if len(selected) <= count:
-        return OperatorPage(rows=[_row([o]) for o in selected], sentence=f"All {len(selected)} {named}.")
+        return [_row([o]) for o in selected], f"All {len(selected)} {named}."
     rows = _grouped(selected)
     kept, covered = _heaviest(rows, count)
     number = sum(row.count for row in kept)
-    sentence = (
+    return kept, (
         f"{number:,} of the {len(selected):,} {named}: they take {units.percent(round(covered, 3))} of the time. "
         "Equal operators share a row (× 6: six of them)."
     )
-    return OperatorPage(rows=kept, sentence=sentence)
 
 
 def row_text(row: OperatorRow) -> str:
@@ -128,6 +118,13 @@ def kind(operator: PlanOperator) -> str:
     return parts[1] if len(parts) > 2 or (parts[0] == "aten" and len(parts) > 1) else operator.op
 
 
+def equality(operator: PlanOperator, place: str) -> tuple[object, ...]:
+    """Equal for operators of one phase, kind, `place` in their block, shape and specs."""
+    o = operator
+    moves = o.communication_seconds > 0
+    return (o.phase, o.op, place, o.output_shape, o.strategy, o.inputs, o.outputs, moves)
+
+
 def _any_block(module: str) -> str:
     return re.sub(r"\d+", "*", module)
 
@@ -142,12 +139,10 @@ def _row(operators: Sequence[PlanOperator]) -> OperatorRow:
 
 
 def _grouped(operators: Sequence[PlanOperator]) -> list[OperatorRow]:
-    """Equal operators together, where the first one is: same phase, kind, place in a block, shape and specs."""
+    """Equal operators together, where the first one is."""
     groups: dict[object, list[PlanOperator]] = {}
     for o in operators:
-        moves = o.communication_seconds > 0
-        key = (o.phase, o.op, _any_block(o.module), o.output_shape, o.strategy, o.inputs, o.outputs, moves)
-        groups.setdefault(key, []).append(o)
+        groups.setdefault(equality(o, _any_block(o.module)), []).append(o)
     return [_row(group) for group in groups.values()]
 
 

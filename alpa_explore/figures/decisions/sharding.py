@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from plotly.colors import sample_colorscale
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.operator_rows import OperatorPage, OperatorRow, operator_page, row_text, tensor_text
+from alpa_explore.figures.decisions.operator_rows import OperatorRow, operator_page, row_text, tensor_text
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, bars_across, cells, words
 from alpa_explore.figures.style import (
@@ -47,18 +48,18 @@ def sharding_figure(
     'update') count, where these are given. OptionError for a stage that the plan does not have.
     """
     shown = stage_named(plan, stage)
-    page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    specs = 0.48 + 0.03 * _inputs(page.rows)  # of the width
+    rows, about = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
+    specs = 0.48 + 0.03 * _inputs(rows)  # of the width
     figure = Plots(column_widths=[specs, 1.0 - specs], spacing=(0.02, 0.0), shared_y=True)
     sizes = axis_sizes(shown.logical_mesh)
-    keys = [key(stage=stage, layer=row.operator.layer, operator=row.operator.name) for row in page.rows]
-    _specs(figure, page.rows, sizes, keys)
-    _seconds(figure, page.rows, shown, keys)
-    names = _with_phases(page.rows)
+    keys = [key(stage=stage, layer=row.operator.layer, operator=row.operator.name) for row in rows]
+    _specs(figure, rows, sizes, keys)
+    _seconds(figure, rows, shown, keys)
+    names = _with_phases(rows)
     figure.y(ticks=dict(enumerate(names)), span=(len(names) - 0.5, -0.5), bare=True, tickfont={"size": 11})
     figure.x(tickfont={"size": 11}, tickangle=0, side="top")
     return figure.figure(
-        _sentence(page, shown) + _constraints_sentence(plan, shown),
+        _sentence(about, plan, shown),
         height=186 + 19 * max(6, len(names)),
         above=46,
         margin={"l": 190, "b": 20},
@@ -70,35 +71,23 @@ def sharding_figure(
     )
 
 
-def sharding_sentence(
-    plan: Plan,
-    stage: int = 0,
-    *,
-    layer: int | None = None,
-    phase: str | None = None,
-    start: int | None = None,
-    count: int = tuning.SHARDING_ROWS,
-) -> str:
-    """What the figure shows for this plan and stage."""
+def sharding_sentence(plan: Plan, stage: int = 0, *, count: int = tuning.SHARDING_ROWS, **rows: Any) -> str:
+    """What the figure shows for this plan and stage; `rows` are the other arguments of `sharding_figure`."""
     shown = stage_named(plan, stage)
-    page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    return _sentence(page, shown) + _constraints_sentence(plan, shown)
+    return _sentence(operator_page(shown, count=max(1, count), **rows)[1], plan, shown)
 
 
-def _sentence(page: OperatorPage, stage: PlanStage) -> str:
-    if not stage.operators:
-        return f"The strategies of stage {stage.index} are not in the plan: plan again to see them."
+def _sentence(about: str, plan: Plan, stage: PlanStage) -> str:
+    """Which operators are shown, the mesh axes, and the spec constraints that the user put on the stage."""
     legend = spec_legend(stage.logical_mesh)
-    return f"{page.sentence} {f'{legend} Lighter: more shards.' if legend else 'On one device nothing is divided.'}"
-
-
-def _constraints_sentence(plan: Plan, stage: PlanStage) -> str:
-    """The spec constraints that the user put on operators and weights of the stage."""
+    about += f" {legend} Lighter: more shards." if legend else " On one device nothing is divided."
+    if not stage.operators:
+        about = f"The strategies of stage {stage.index} are not in the plan: plan again to see them."
     names = {o.name for o in stage.operators} | {t.name for t in stage.tensors}
     shown = [short(str(constraint), 60) for constraint in plan.options.spec_constraints if constraint.operator in names]
     rest = len(shown) - tuning.SPEC_CONSTRAINTS_SHOWN
     more = f"; and {rest} more" if rest > 0 else ""
-    return f" Spec constraints: {'; '.join(shown[: tuning.SPEC_CONSTRAINTS_SHOWN])}{more}." if shown else ""
+    return about + (f" Spec constraints: {'; '.join(shown[: tuning.SPEC_CONSTRAINTS_SHOWN])}{more}." if shown else "")
 
 
 def _inputs(rows: Sequence[OperatorRow]) -> int:
@@ -161,12 +150,11 @@ def _seconds(figure: Plots, rows: Sequence[OperatorRow], stage: PlanStage, keys:
     moving = [row.communication_seconds / divisor for row in rows]
     pattern = {"shape": "x", "fgcolor": ground, "size": 5, "solidity": 0.3}
     other = OKABE_ITO[5] if color != OKABE_ITO[5] else OKABE_ITO[0]
-    collectives = bars_across(moving, places, other, name="collectives", **looks)
     # Beside what dominates, a short bar cannot be read: each has its value.
     ends, values = [row.seconds / divisor for row in rows], [_value(row) for row in rows]
     figure.add(
         bars_across(computing, places, color, name="compute", **looks),
-        collectives | {"marker": {"color": other, "pattern": pattern}},
+        bars_across(moving, places, None, name="collectives", marker={"color": other, "pattern": pattern}, **looks),
         words(ends, places, values, "middle right", 11, None, name="values", cliponaxis=False),
         col=2,
     )

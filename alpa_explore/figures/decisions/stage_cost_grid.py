@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import axis, note
 from alpa_explore.figures.style import Trace, empty, heat_scale
-from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.report.tables import Row
 
 Place = tuple[tuple[int, int], str]
@@ -129,20 +125,13 @@ class PanelGrid:
         down, across = self.corner(panel)
         return down + layers[1] - layers[0] - self._above(self.panels[panel]), across + layers[0]
 
-    def blank_numbers(self) -> Floats:
-        """NaN for every cell."""
-        return np.full(self.shape, np.nan)
-
-    def blank_texts(self) -> NDArray[np.object_]:
-        """An empty text for every cell."""
-        return np.full(self.shape, "", dtype=object)
-
     def axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The axes across and down, with the numbers of the layers at each panel."""
         down, across = self.shape
-        first = range(0, self.layers, _step(28 / self.cell_width))
+        room = 28 / self.cell_width, 13 / self.cell_pixels
+        apart, step = (next((s for s in _STEPS if s >= least), _STEPS[-1]) for least in room)
+        first, counts = range(0, self.layers, apart), dict[float, str]()
         starts = [self.corner(column)[1] for column in range(min(self.columns, len(self.panels)))]
-        step, counts = _step(13 / self.cell_pixels), dict[float, str]()
         for row, rows in enumerate(self._heights):
             panel = row * self.columns
             top, above = self.corner(panel)[0], self._above(self.panels[panel])
@@ -151,7 +140,7 @@ class PanelGrid:
         return axis(span=(-0.5, across - 0.5), ticks=numbers), axis(span=(down - 0.5, -0.5), ticks=counts)
 
 
-def choose_panels(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
+def panels_of(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
     """Those asked for, or those that the plan uses, then the smallest that are useful, up to the limit.
 
     `slowest`: seconds above which a range is of no use.
@@ -198,10 +187,6 @@ def lay_out(layers: int, panels: Sequence[Panel]) -> list[PanelGrid]:
     else:
         parts = [(used, 1), (others, 3 if len(others) in (3, 5, 6, 9) else min(4, len(others)))]
     return [PanelGrid(layers=layers, panels=tuple(some), columns=columns) for some, columns in parts if some]
-
-
-def _step(least: float) -> int:
-    return next((step for step in _STEPS if step >= least), _STEPS[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,20 @@
 """Stage costs: the latency of each range of layers on each submesh, what does not fit, and what the plan uses."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.cluster import Submesh
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.stage_cost_grid import (
-    Colors,
-    Panel,
-    PanelGrid,
-    Place,
-    choose_panels,
-    lay_out,
-    place_of,
-)
+from alpa_explore.figures.decisions.stage_cost_grid import Colors, Panel, PanelGrid, Place, lay_out, panels_of, place_of
 from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import axis, bars, labels, points, words
 from alpa_explore.figures.marks import cells as heat_cells
-from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, lines, stage_color, with_theme
+from alpa_explore.figures.style import Drawing, Trace, faint, ground, lines, stage_color, with_theme
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import encoded, schedule_terms, stage_table
 from alpa_explore.numerics.arrays import Flags
@@ -49,18 +41,18 @@ def stage_costs_figure(plan: Plan, *, submeshes: Sequence[int] | None = None) ->
     rows = stage_costs_table(plan)
     shapes = [_place(plan, m) for m in plan.costs.submeshes]
     asked = None if submeshes is None else [shapes[i] for i in submeshes if 0 <= i < len(shapes)]
-    panels = choose_panels(rows, _slowest(plan), asked)
+    panels = panels_of(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
     colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
     under = possible_stages(plan)
-    traces = list(_traces(plan, grids[0], _cells(rows, grids[0]), colors, under))
+    traces = list(_traces(plan, rows, grids[0], colors, under))
     for grid in grids[1:]:
-        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors, under)]
+        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, rows, grid, colors, under)]
         numbers = grids[0].axes()[0]  # of the layers, under a grid that is not the last
         y = [grids[0].shape[0] - 0.5 + 9 / grids[0].cell_pixels] * len(numbers["tickvals"])
         traces.append(words(numbers["tickvals"], y, numbers["ticktext"], size=11, color=None, name="layers"))
     height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
-    return drawing(
+    return Drawing(
         traces,
         _sentence(plan, rows, panels),
         height=round(height) + 190,
@@ -84,10 +76,14 @@ def compared(plan: Plan) -> list[PipelineOptions]:
     return [one for one in found if schedule_terms(plan.costs, one, b).copies == plan.costs.copies]
 
 
-def possible_stages(plan: Plan) -> dict[tuple[tuple[int, int], Place], str]:
-    """(layers, submesh) of each stage that a pipeline on all devices can have in memory -> its schedule: the first of
-    `compared` under which there is one."""
-    costs, found = plan.costs, dict[tuple[tuple[int, int], Place], str]()
+Schedules: TypeAlias = dict[tuple[tuple[int, int], Place], str]
+"""(layers, submesh) of a stage -> a schedule."""
+
+
+def possible_stages(plan: Plan) -> Schedules:
+    """Each stage that a pipeline on all devices can have in memory, with the first of `compared` under which there is
+    one."""
+    costs, found = plan.costs, Schedules()
     for options in compared(plan):
         for fits in _tables(plan, options):
             for begin, end, mesh in np.argwhere(_in_pipelines(plan, fits)).tolist():
@@ -108,9 +104,8 @@ def _tables(plan: Plan, options: PipelineOptions) -> Iterator[Flags]:
             continue
         fits = np.isfinite(stage_table(costs, cluster, replace(options, num_stages=depth), b))
         if terms.copies > 1:  # on equal submeshes
-            fits[:, :, [m for m, shape in enumerate(costs.submeshes) if shape.devices * depth != cluster.devices]] = (
-                False
-            )
+            unequal = [m for m, shape in enumerate(costs.submeshes) if shape.devices * depth != cluster.devices]
+            fits[:, :, unequal] = False
         yield fits
 
 
@@ -182,7 +177,7 @@ def _below(first: PanelGrid, grid: PanelGrid, trace: dict[str, Any]) -> dict[str
 def stage_costs_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     rows = stage_costs_table(plan)
-    return _sentence(plan, rows, choose_panels(rows, _slowest(plan), None))
+    return _sentence(plan, rows, panels_of(rows, _slowest(plan), None))
 
 
 def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
@@ -229,39 +224,32 @@ def _left_out(rows: list[Row], panels: Sequence[Panel]) -> str:
     return f" Left out are {named}: {why}; the table has all." if named else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
+class _Cell(NamedTuple):
     """A row of the table, and its cell of the grid."""
 
     row: Row
     y: int
     x: int
 
-    @property
-    def fits(self) -> bool:
-        return bool(self.row["microbatches_fit"])
-
 
 def _cells(rows: list[Row], grid: PanelGrid) -> list[_Cell]:
     """The cell of every row of the table that has one."""
     number = {panel.place: i for i, panel in enumerate(grid.panels)}
-    cells = []
-    for row in rows:
-        panel, (first, last) = number.get(place_of(row)), row["layers"]
-        if panel is not None and last - first < grid.panels[panel].most:
-            y, x = grid.cell(panel, (first, last))
-            cells.append(_Cell(row=row, y=y, x=x))
-    return cells
+    return [
+        _Cell(row, *grid.cell(panel, row["layers"]))
+        for row in rows
+        if (panel := number.get(place_of(row))) is not None
+        and row["layers"][1] - row["layers"][0] < grid.panels[panel].most
+    ]
 
 
-def _traces(
-    plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Mapping[tuple[tuple[int, int], Place], str]
-) -> Iterator[Trace]:
+def _traces(plan: Plan, rows: list[Row], grid: PanelGrid, colors: Colors, under: Schedules) -> Iterator[Trace]:
     """The latencies, what does not fit, the submesh above each panel, and frames round the cells that the plan uses."""
+    cells = _cells(rows, grid)
     yield _heatmap(plan, grid, cells, colors, under)
-    over = [cell for cell in cells if not cell.fits]
+    over = [cell for cell in cells if not cell.row["microbatches_fit"]]
     cross = {"symbol": "x-thin", "size": 8 if grid.lettered else 5, "line": {"width": 1.2, "color": faint}}
-    yield points([c.x for c in over], [c.y for c in over], faint, name="does not fit") | {"marker": cross}
+    yield points([c.x for c in over], [c.y for c in over], None, name="does not fit", marker=cross)
     corners = [grid.corner(panel) for panel in range(len(grid.panels))]
     # Above the numbers of stages at the corners of the first row.
     x, y = [x - 0.5 for _, x in corners], [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners]
@@ -281,19 +269,18 @@ def _traces(
     x, y = [cell.x + 0.5 for cell in framed], [cell.y - 0.5 for cell in framed]
     looks = labels([f"<b>{stage}</b>" for stage in stages], None, 10) | {"mode": "markers+text", "cliponaxis": False}
     disc = {"size": 15, "color": ground, "opacity": 1, "line": {"color": colors_of, "width": 2}}
-    yield points(x, y, ground, name="stages", keys=keys, **looks) | {"marker": disc}
+    yield points(x, y, None, name="stages", keys=keys, marker=disc, **looks)
 
 
-def _heatmap(
-    plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Mapping[tuple[tuple[int, int], Place], str]
-) -> Trace:
-    logarithms, written, texts, keys = grid.blank_numbers(), grid.blank_texts(), grid.blank_texts(), grid.blank_texts()
+def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, under: Schedules) -> Trace:
+    logarithms = np.full(grid.shape, np.nan)
+    written, texts, keys = (np.full(grid.shape, "", dtype=object) for _ in range(3))
     for cell in cells:
         row, place = cell.row, (cell.y, cell.x)
         keys[place], click = _reaction(plan, row, under.get((row["layers"], place_of(row)), ""))
         texts[place] = lines(_hover_text(plan, row), click)
         logarithms[place] = colors.grey
-        if cell.fits:
+        if row["microbatches_fit"]:
             logarithms[place] = round(math.log10(max(row["latency_seconds"], 1e-12)), 4)
             written[place] = colors.number(row["latency_seconds"], grid.digits)
     letters = {"texttemplate": "%{text}", "text": written, "textfont": {"size": 11}} if grid.lettered else {}
@@ -320,12 +307,11 @@ def _hover_text(plan: Plan, row: Row) -> str:
     b, held = plan.options.num_microbatches, row["microbatches_fit"]
     provenance = PROVENANCE_PHRASES[row["provenance"]]
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
+    memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     if not held:
         devices = [kind.device for kind in plan.cluster.kinds]
         has = next(kind.memory_bytes for kind in devices if row.get("device", kind.name) == kind.name)
         memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(has)}"
-    else:
-        memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     return lines(
         f"<b>{on_submesh(row['layers'], row['submesh'], row.get('device', ''))}</b>",
         f"{units.seconds(row['latency_seconds'])} per microbatch, {logical_mesh_phrase(row['logical_mesh'])}",

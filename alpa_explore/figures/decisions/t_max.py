@@ -12,23 +12,12 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, link
 from alpa_explore.figures.marks import axis, labels, line, words
 from alpa_explore.figures.marks import points as marks
-from alpa_explore.figures.style import (
-    OKABE_ITO,
-    Color,
-    Drawing,
-    Trace,
-    drawing,
-    empty,
-    faint,
-    ink,
-    lines,
-    safe,
-    with_theme,
-)
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import iteration_with_band
 from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
+from alpa_explore.plans.report.text import pace_setter
 
 __all__ = ["t_max_figure", "t_max_sentence", "t_max_table"]
 
@@ -56,14 +45,11 @@ class _Point(NamedTuple):
     t_max: float
     total: float
     """The objective."""
-    seconds: float
-    """T."""
     first: float
     """Σt: its part of the objective."""
     text: str
     """On hover."""
     key: str
-    """Of the plan, a link to its slowest stage; of another partition, what opens it."""
 
 
 class _View(NamedTuple):
@@ -95,7 +81,7 @@ def t_max_figure(plan: Plan) -> Drawing:
     title += f"; a double click shows all {count:,}" if count else ""
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
-    return drawing(
+    return Drawing(
         traces,
         t_max_sentence(plan),
         height=540,
@@ -115,7 +101,7 @@ def t_max_sentence(plan: Plan) -> str:
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
     sums = ("" if p.iteration_seconds == objective_seconds(plan) else "objective ") + (
         f"Σt{terms.share} {units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
-        f"{units.seconds(p.t_max_seconds)}{_once_text(plan)}"
+        f"{units.seconds(p.t_max_seconds)}" + "".join(f" + {units.seconds(s)} {what}" for what, s in _once(plan))
     )
     return (
         f"T is least, {iteration_with_band(plan)}, where no stage takes longer than {units.seconds(p.t_max_seconds)}: "
@@ -129,11 +115,6 @@ def _once(plan: Plan) -> list[tuple[str, float]]:
     return [(what, seconds) for what, seconds in parts if seconds]
 
 
-def _once_text(plan: Plan) -> str:
-    """' + 120 ms overhead'."""
-    return "".join(f" + {units.seconds(seconds)} {what}" for what, seconds in _once(plan))
-
-
 def _evaluated(plan: Plan) -> list[_Point]:
     """The evaluated candidates, ascending."""
     rounds, share = plan.terms.rounds, plan.terms.share
@@ -145,6 +126,7 @@ def _evaluated(plan: Plan) -> list[_Point]:
         total = seconds if candidate.objective_seconds is None else candidate.objective_seconds
         first = total - rounds * t - plan.once_seconds
         waiting = f"{plan.terms.rounds_text} × {units.seconds(t)} = {units.seconds(rounds * t)}"
+        key, click = _reaction(plan, t, is_plan=index == best)
         text = lines(
             f"<b>t_max {units.seconds(t)}</b>",
             f"T {units.seconds(seconds)}",
@@ -153,26 +135,19 @@ def _evaluated(plan: Plan) -> list[_Point]:
             f"{plan.terms.rounds_symbols}·t_max = {waiting}",
             *(f"{what} {units.seconds(seconds)}" for what, seconds in _once(plan)),
             safe(candidate.reason),
-            _click(plan, is_plan=index == best),
+            click,
         )
-        opens = _key(plan, t, is_plan=index == best)
-        points.append(_Point(t_max=t, total=total, seconds=seconds, first=first, text=text, key=opens))
+        points.append(_Point(t, total, first, text, key))
     return points
 
 
-def _slowest(plan: Plan) -> int:
-    """The stage that sets t_max."""
-    return max(plan.stages, key=lambda stage: stage.latency_seconds).index
-
-
-def _key(plan: Plan, t_max: float, *, is_plan: bool) -> str:
-    return link(stage=_slowest(plan)) if is_plan else change_key("t_max", repr(t_max))
-
-
-def _click(plan: Plan, *, is_plan: bool) -> str:
-    if is_plan:
-        return f"click: selects stage {_slowest(plan)}, the slowest of the plan"
-    return "click: opens the plan with these stages"
+def _reaction(plan: Plan, t_max: float, *, is_plan: bool) -> tuple[str, str]:
+    """The key of a mark and the words for a click on it: of the plan, a link to its slowest stage; of another
+    partition, what opens it."""
+    if not is_plan:
+        return change_key("t_max", repr(t_max)), "click: opens the plan with these stages"
+    slowest = pace_setter(plan).index
+    return link(stage=slowest), f"click: selects stage {slowest}, the slowest of the plan"
 
 
 def _range(plan: Plan, view: _View, points: list[_Point]) -> tuple[float, float]:
@@ -219,6 +194,9 @@ def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
     waiting = f"{plan.terms.rounds_symbols}·t_max"
     path = [(t, first + once + rounds * t) for t, first in steps]
 
+    def warm(theme: str) -> str:
+        return OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]
+
     def through(places: list[tuple[float, float]], color: Any, width: float, dash: str = "", **looks: Any) -> Trace:
         xs, ys = [t / view.scale for t, _ in places], [value / scale for _, value in places]
         return line(xs, ys, color, width, dash, **looks)
@@ -230,28 +208,23 @@ def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
     band = {"fill": "toself", "fillcolor": _BAND, "mode": "none", "name": f"Σt{share}, the first microbatch"}
     name = "T" if plan.options.pipeline.mode else "objective"
     name += f" = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}"
+    t_max = plan.t_max_sweep[chosen_t_max(plan) or 0].t_max_seconds
+    plan_point = next(point for point in points if point.t_max == t_max)
+    star = {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink, "width": 1}}
     return [
         through(around, None, 0, **band),
-        through([(0.0, 0.0), (last, rounds * last)], _warm, 2, "dot", name=f"{waiting}, the others"),
+        through([(0.0, 0.0), (last, rounds * last)], warm, 2, "dot", name=f"{waiting}, the others"),
         through(path, ink, 2.5, name=name),
         words(*corner, [best], "top left", 13, name="words"),
         _marks([p.total / scale for p in points], points, view, ink) | {"name": "T of the candidates"},
-        _star(plan, points, view, scale),
+        _marks([plan_point.total / scale], [plan_point], view, ink) | {"name": "the plan", "marker": star},
     ]
 
 
-def _marks(values: list[float], points: list[_Point], view: _View, color: Color) -> Trace:
+def _marks(values: list[float], points: list[_Point], view: _View, color: Any) -> Trace:
     hover, keys = [p.text for p in points], [p.key for p in points]
     trace = marks([p.t_max / view.scale for p in points], values, color, hover=hover, keys=keys, listed=False)
     return trace | {"marker": {"size": 8, "color": color}}
-
-
-def _star(plan: Plan, points: list[_Point], view: _View, scale: float) -> Trace:
-    """The plan; a click selects its slowest stage."""
-    t_max = plan.t_max_sweep[chosen_t_max(plan) or 0].t_max_seconds
-    best = next(point for point in points if point.t_max == t_max)
-    marker = {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink, "width": 1}}
-    return _marks([best.total / scale], [best], view, ink) | {"name": "the plan", "marker": marker}
 
 
 def _sums(view: _View, points: list[_Point]) -> list[Trace]:
@@ -277,13 +250,12 @@ def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
     for name, (symbol, size, meaning) in _OUTCOMES.items():
         shown = [(i, p) for i, p in enumerate(sweep) if outcome(p) == name and (i % step == 0 or name == "evaluated")]
         chosen = [i == best for i, _ in shown]
+        reactions = [
+            _reaction(plan, p.t_max_seconds, is_plan=i == best) if name == "evaluated" else ("", "") for i, p in shown
+        ]
         hover = [
-            lines(
-                f"<b>t_max {units.seconds(p.t_max_seconds)}</b>, {name}: {meaning}",
-                safe(p.reason),
-                _click(plan, is_plan=i == best) if name == "evaluated" else "",
-            )
-            for i, p in shown
+            lines(f"<b>t_max {units.seconds(p.t_max_seconds)}</b>, {name}: {meaning}", safe(p.reason), click)
+            for (_, p), (_, click) in zip(shown, reactions, strict=True)
         ]
         yield marks(
             [p.t_max_seconds / view.scale for _, p in shown],
@@ -294,7 +266,7 @@ def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
             edge=(ink, 1),
             name=name,
             hover=hover,
-            keys=[_key(plan, p.t_max_seconds, is_plan=i == best) if name == "evaluated" else "" for i, p in shown],
+            keys=[key for key, _ in reactions],
             yaxis="y3",
             listed=False,
         )
@@ -306,8 +278,3 @@ def _view(plan: Plan, points: list[_Point]) -> _View:
     near = [p.t_max - best for p in points if p.t_max <= best * (1 + tuning.T_MAX_WIDEST)]
     width = min(best * tuning.T_MAX_WIDEST, max(1.25 * max(near, default=0.0), best * tuning.T_MAX_NARROWEST))
     return _View(best - 0.7 * width, best + width, *units.seconds_axis(best))
-
-
-def _warm(theme: str) -> str:
-    """The colour of what the other microbatches add."""
-    return OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]

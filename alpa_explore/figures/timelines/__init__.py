@@ -4,8 +4,7 @@ timeline   the figure, its sentence and its table; a strip of the whole iteratio
 frame      the heights and axes of a figure, its legend, the names of the parts
 tasks      the tasks of one timeline as a Gantt chart: idle time, sends, critical path
 memory     what devices hold, below the tasks and on the same axis of time
-stage_memory   what fills a device of one stage over time, by part
-held           the same as a value: weights, gradients, each microbatch in flight, workspace, reserve
+stage_memory   what fills a device of one stage over time: weights, gradients, each microbatch in flight, workspace
 playback       the tasks as numbers, for the page to walk through them
 chart      where one timeline is drawn: axes, the place of a moment on them; many tasks in a fixed number of intervals
 parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain

@@ -1,19 +1,21 @@
 """Where one timeline is drawn: the axes of its tasks and its memory, and the place of a moment on the axis of time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import Trace
-from alpa_explore.figures.timelines.parts import Part
+from alpa_explore.figures.timelines.parts import Part, Window, shown_parts
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.timeline_tables import row_word
+from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.timeline import Timeline
 
 
@@ -25,6 +27,7 @@ class TimelineChart:
     timeline: Timeline
     scale: float
     """Seconds of one unit of the axis of time."""
+    unit: str
     parts: tuple[Part, ...]
     """The parts of the iteration that are shown."""
     number: int
@@ -33,19 +36,9 @@ class TimelineChart:
     """The traces of the figure, in plotly's form, to which `add` appends."""
 
     @property
-    def x_axis(self) -> str:
-        """plotly's name of its axis of time."""
-        return axis("x", self.number)
-
-    @property
-    def task_axis(self) -> str:
-        """plotly's name of the axis with a row for each submesh."""
-        return axis("y", 2 * self.number)
-
-    @property
-    def memory_axis(self) -> str:
-        """plotly's name of the axis of bytes."""
-        return axis("y", 2 * self.number + 1)
+    def axes(self) -> tuple[str, str, str]:
+        """plotly's names of the axis of time, of that with a row for each submesh, and of that of bytes."""
+        return axis("x", self.number), axis("y", 2 * self.number), axis("y", 2 * self.number + 1)
 
     @property
     def length(self) -> float:
@@ -66,8 +59,9 @@ class TimelineChart:
 
     def add(self, trace: Trace, *, memory: bool = False) -> None:
         """Draw a trace in the rows of the tasks, or in the chart of memory; it is listed in the legend only once."""
-        axes = {"xaxis": self.x_axis, "yaxis": self.memory_axis if memory else self.task_axis}
-        self.traces.append(trace | axes | {"showlegend": trace.get("showlegend", True) and self.number == 0})
+        x, rows, sizes = self.axes
+        shown = {"xaxis": x, "yaxis": sizes if memory else rows}
+        self.traces.append(trace | shown | {"showlegend": trace.get("showlegend", True) and self.number == 0})
 
     def places(self, seconds: Floats, part: Part) -> Floats:
         """Moments within a part as places on the axis, in its unit."""
@@ -78,6 +72,19 @@ class TimelineChart:
         for part in self.parts:
             inside = part.overlaps(start, end)
             yield inside, self.places(start[inside], part), self.places(end[inside], part)
+
+
+def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None = None) -> list[Timeline]:
+    """Those given, or those of the plan under these schedules."""
+    return list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
+
+
+def charts_of(plan: Plan, timelines: Sequence[Timeline], window: Window) -> list[TimelineChart]:
+    """A chart for each, with one unit of time and one list of traces."""
+    scale, unit = units.seconds_axis(max(t.makespan_seconds for t in timelines))
+    common: dict[str, Any] = {"plan": plan, "scale": scale, "unit": unit, "traces": []}
+    shown = zip(timelines, shown_parts(timelines, window), strict=True)
+    return [TimelineChart(timeline=t, parts=parts, number=n, **common) for n, (t, parts) in enumerate(shown)]
 
 
 def axis(letter: str, index: int) -> str:

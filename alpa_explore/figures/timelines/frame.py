@@ -40,10 +40,11 @@ class Frame:
     @property
     def height(self) -> int:
         """Of the plot, without margins."""
-        return sum(self._height(chart) for chart in self.charts) + (self._overview_height if self.overview else 0)
+        overview = _LABEL_PIXELS + self._strip_pixels if self.overview else 0
+        return sum(self._height(chart) for chart in self.charts) + overview
 
-    def layout(self, unit: str, byte_axes: Sequence[tuple[str, float]], *, brush: bool) -> dict[str, Any]:
-        """Axes and annotations of the figure; `unit` is that of time, `byte_axes` are units and ends of the memory."""
+    def layout(self, byte_axes: Sequence[tuple[str, float]], *, brush: bool) -> dict[str, Any]:
+        """Axes and annotations of the figure; `byte_axes` are units and ends of the memory."""
         notes: list[Trace] = []
         layout: dict[str, Any] = {"annotations": notes}
         top = self.height
@@ -51,10 +52,11 @@ class Frame:
             bottom = top - self._height(chart) + TICKS_PIXELS
             rows = (bottom + _MEMORY_PIXELS + _GAP_PIXELS, top - _LABEL_PIXELS)
             domain = self._domain((bottom, bottom + _MEMORY_PIXELS))
-            fixed = {"anchor": chart.x_axis, "domain": domain, "fixedrange": True, "nticks": 5}
-            layout[axis_name(chart.x_axis)] = time_axis(chart, unit)
-            layout[axis_name(chart.task_axis)] = _row_axis(chart, self._domain(rows))
-            layout[axis_name(chart.memory_axis)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
+            x, tasks, memory = chart.axes
+            fixed = {"anchor": x, "domain": domain, "fixedrange": True, "nticks": 5}
+            layout[axis_name(x)] = time_axis(chart)
+            layout[axis_name(tasks)] = _row_axis(chart, self._domain(rows))
+            layout[axis_name(memory)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
             notes += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
             if len(self.charts) > 1:  # the name of the schedule above its rows' names
                 name, y = f"<b>{chart.timeline.schedule.name}</b>", (top - _LABEL_PIXELS) / self.height
@@ -62,7 +64,7 @@ class Frame:
                 notes.append(note(name, 0, y, refs=("paper", "paper"), **place))
             top -= self._height(chart)
         if self.overview:
-            self._lay_out_overview(layout, unit, brush=brush)
+            self._lay_out_overview(layout, brush=brush)
         return layout
 
     @property
@@ -70,35 +72,18 @@ class Frame:
         """plotly's names of the axes of the overview."""
         return axis("x", len(self.charts)), axis("y", 2 * len(self.charts))
 
-    @property
-    def legend_pixels(self) -> int:
-        """Height of the legend."""
-        columns = max(1, int(_NARROW_PIXELS // (self._entry_pixels + _SYMBOL_PIXELS)))
-        return _LEGEND_ROW_PIXELS * -(-len(self._names) // columns) + 6
-
-    @property
-    def legend(self) -> dict[str, Any]:
-        """Above the charts, in a margin of its own, into which its rows grow downwards in a narrower window."""
-        entries = {"entrywidth": self._entry_pixels, "entrywidthmode": "pixels"}
-        return legend_below(0, 1, **entries) | {"y": 1 + self.legend_pixels / self.height}
-
-    @property
-    def _names(self) -> list[str]:
-        """The entries of the legend."""
-        return [trace["name"] for trace in self.charts[0].traces if trace.get("showlegend")]
-
-    @property
-    def _entry_pixels(self) -> float:
-        """Width of the longest name."""
-        return _LETTER_PIXELS * max(map(len, self._names), default=1)
+    def legend(self) -> tuple[Trace, int]:
+        """The legend of what is drawn so far, and its height: above the charts, in a margin of its own, into which its
+        rows grow downwards in a narrower window."""
+        names = [trace["name"] for trace in self.charts[0].traces if trace.get("showlegend")]
+        width = _LETTER_PIXELS * max(map(len, names), default=1)
+        pixels = _LEGEND_ROW_PIXELS * -(-len(names) // max(1, int(_NARROW_PIXELS // (width + _SYMBOL_PIXELS)))) + 6
+        entries = {"entrywidth": width, "entrywidthmode": "pixels"}
+        return legend_below(0, 1, **entries) | {"y": 1 + pixels / self.height}, pixels
 
     def _height(self, chart: TimelineChart) -> int:
         rows = max(100, min(30 * chart.timeline.schedule.num_submeshes, 360))
         return _LABEL_PIXELS + rows + _GAP_PIXELS + _MEMORY_PIXELS + TICKS_PIXELS
-
-    @property
-    def _overview_height(self) -> int:
-        return _LABEL_PIXELS + self._strip_pixels
 
     @property
     def _strip_pixels(self) -> int:
@@ -107,12 +92,12 @@ class Frame:
     def _domain(self, place: Pixels) -> list[float]:
         return [place[0] / self.height, place[1] / self.height]
 
-    def _lay_out_overview(self, layout: dict[str, Any], unit: str, *, brush: bool) -> None:
+    def _lay_out_overview(self, layout: dict[str, Any], *, brush: bool) -> None:
         chart = self.charts[0]
         x_axis, y_axis = self.overview_axes
         rows = chart.timeline.schedule.num_submeshes
         end = max(c.timeline.makespan_seconds for c in self.charts) / chart.scale
-        suffix = {"ticksuffix": f" {unit}", **_TICK_MARKS}
+        suffix = {"ticksuffix": f" {chart.unit}", **_TICK_MARKS}
         layout[axis_name(x_axis)] = plain_axis(span=(0, end), bare=True, anchor=y_axis) | suffix
         ticks, fixed = {(rows - 1) / 2: "whole iteration"}, {"ticklabelstandoff": 6, "fixedrange": True}
         domain = self._domain((0, self._strip_pixels))
@@ -124,13 +109,13 @@ class Frame:
         hint = note(text, *at, color=faint, refs=("paper", "paper"), xanchor="left", **place)
         layout["annotations"].append(hint)
         if brush:
-            zoomed = {axis_name(chart.x_axis): _span(chart) for chart in self.charts}
+            zoomed = {axis_name(chart.axes[0]): _span(chart) for chart in self.charts}
             layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}, "zoom": zoomed}
 
 
-def time_axis(chart: TimelineChart, unit: str) -> Trace:
+def time_axis(chart: TimelineChart) -> Trace:
     """The axis of time of a chart."""
-    return plain_axis(span=_span(chart), bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart, unit)
+    return plain_axis(span=_span(chart), bare=True, anchor=chart.axes[2]) | _TICK_MARKS | _ticks(chart)
 
 
 def _span(chart: TimelineChart) -> tuple[float, float]:
@@ -144,13 +129,13 @@ def _row_axis(chart: TimelineChart, domain: Sequence[float]) -> Trace:
     labelled = range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS))
     ticks, span = {p: chart.row_names[p] for p in labelled}, (count - 0.45, -0.55)
     fixed = {"ticklabelstandoff": 6, "fixedrange": True}
-    return plain_axis(span=span, ticks=ticks, bare=True, anchor=chart.x_axis, domain=domain, **fixed)
+    return plain_axis(span=span, ticks=ticks, bare=True, anchor=chart.axes[0], domain=domain, **fixed)
 
 
-def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
+def _ticks(chart: TimelineChart) -> dict[str, Any]:
     """The labels of an axis with gaps, at round moments of each part; plotly labels one without gaps itself."""
     if len(chart.parts) == 1:
-        return {"ticksuffix": f" {unit}"}
+        return {"ticksuffix": f" {chart.unit}"}
     least = _TICK_PIXELS * chart.seconds_per_pixel / chart.scale
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= least)
@@ -164,7 +149,7 @@ def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
             at = moment + part.shift / chart.scale
             if not values or at - values[-1] >= 0.8 * least:
                 values.append(float(f"{at:.6g}"))
-                texts.append(f"{moment:,.{shown}f} {unit}")
+                texts.append(f"{moment:,.{shown}f} {chart.unit}")
     return {"tickvals": values, "ticktext": texts}
 
 
@@ -175,7 +160,7 @@ def part_labels(chart: TimelineChart, top: float, middle: float, height: float) 
     """
     if len(chart.parts) == 1:
         return []
-    refs, found = (chart.x_axis, "paper"), []
+    refs, found = (chart.axes[0], "paper"), []
     for part in chart.parts:
         x = (part.at + (part.end - part.start) / 2) / chart.scale
         found.append(note(part.label, x, top / height, refs=refs, yanchor="bottom"))

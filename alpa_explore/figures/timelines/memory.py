@@ -46,10 +46,11 @@ def draw_limit(chart: TimelineChart, limit: int, scale: float, name: str) -> Non
 
 def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, scale: float, unit: str) -> None:
     """The parts of one submesh, stacked: each paler than the one below it, and named in its hover text."""
+    channels = ",".join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))
     values = (np.full(len(curve.seconds), curve.resident_bytes), curve.activation_bytes, curve.workspace_bytes)
     for (part, *_), sizes, opacity in zip(MEMORY_PARTS, values, (0.32, 0.2, 0.1), strict=True):
         x, y = sampled_steps(chart, curve.seconds, sizes)
-        fill = {"stackgroup": f"memory {chart.number}", "fillcolor": _see_through(color, opacity)}
+        fill = {"stackgroup": f"memory {chart.number}", "fillcolor": f"rgba({channels},{opacity})"}
         looks = {"name": f"{part} of {name}", "hover": f"{part} of {name}: %{{y:.4g}} {unit}", "listed": False}
         area = line(x, rounded(np.nan_to_num(y) / scale), None, 0, shape="hv", **fill, **looks)
         chart.add(area, memory=True)
@@ -65,8 +66,3 @@ def sampled_steps(chart: TimelineChart, moments: Floats, values: Floats) -> tupl
         columns.append((np.append(places, places[-1]), np.append(y, np.nan)))
     x, y = (np.concatenate(column) for column in zip(*columns, strict=True))
     return rounded(x[:-1]), y[:-1]
-
-
-def _see_through(color: str, opacity: float) -> str:
-    """'rgba(…)' of '#rrggbb'."""
-    return f"rgba({','.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))},{opacity})"

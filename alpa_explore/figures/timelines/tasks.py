@@ -58,8 +58,10 @@ def draw_tasks(chart: TimelineChart) -> None:
     for action in _LOOKS:
         _action_bars(chart, action)
     _numbers(chart)
-    _sends(chart)
-    _critical_path(chart)
+    sending, path = np.flatnonzero(~np.isnan(timeline.send_start_seconds)), timeline.critical_path()
+    _segments(chart, sending, np.full(len(sending), True), "send", faint, _THIN)
+    tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
+    _segments(chart, tasks, sends, "critical path", ink, _THICK)
 
 
 def _action_bars(chart: TimelineChart, action: Action) -> None:
@@ -181,20 +183,9 @@ def _waits_for(chart: TimelineChart, task: int) -> str:
     return f", waiting for {ACTION_NAMES[waited.action]} of microbatch {waited.microbatch} from stage {waited.stage}"
 
 
-def _sends(chart: TimelineChart) -> None:
-    """Every send, from the row of its stage to the row of the stage that receives."""
-    sending = np.flatnonzero(~np.isnan(chart.timeline.send_start_seconds))
-    _segments(chart, sending, np.full(len(sending), True), "send", faint, _THIN)
-
-
-def _critical_path(chart: TimelineChart) -> None:
-    path = chart.timeline.critical_path()
-    tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
-    _segments(chart, tasks, sends, "critical path", ink, _THICK)
-
-
 def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, color: Color, width: float) -> None:
-    """One trace of lines: a task as a line below its bar; its send (where `sends`) as one from bar to bar."""
+    """One trace of lines: a task as a line below its bar; its send (where `sends`) as one from bar to bar, which is
+    that of the stage that receives."""
     timeline, schedule = chart.timeline, chart.timeline.schedule
     start = np.where(sends, timeline.send_start_seconds[tasks], timeline.start_seconds[tasks])
     end = np.where(sends, timeline.send_end_seconds[tasks], timeline.end_seconds[tasks])

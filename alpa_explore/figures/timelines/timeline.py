@@ -11,17 +11,16 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures.marks import bars_across, line
-from alpa_explore.figures.style import Drawing, Trace, drawing, faint, ground, ink, mixed, with_theme
-from alpa_explore.figures.timelines.chart import TimelineChart, rounded, with_gaps
+from alpa_explore.figures.style import Drawing, Trace, faint, ground, ink, mixed, with_theme
+from alpa_explore.figures.timelines.chart import TimelineChart, charts_of, rounded, timelines_of, with_gaps
 from alpa_explore.figures.timelines.frame import TICKS_PIXELS, Frame
 from alpa_explore.figures.timelines.memory import draw_memory
-from alpa_explore.figures.timelines.parts import Window, shown_parts
+from alpa_explore.figures.timelines.parts import Window
 from alpa_explore.figures.timelines.tasks import draw_tasks
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.timeline_tables import comparison_table, submeshes_table
 from alpa_explore.plans.report.timeline_tables import timeline_sentence as one_schedule
-from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.timeline import Timeline
 
 _TOOLS_PIXELS = 20
@@ -44,31 +43,23 @@ def timeline_figure(
     zooms.
     """
     drawn = timelines_of(plan, schedules, timelines)
-    longest = max(t.makespan_seconds for t in drawn)
-    scale, unit = units.seconds_axis(longest)
-    traces: list[Trace] = []
-    charts = [
-        TimelineChart(plan=plan, timeline=t, scale=scale, parts=parts, number=number, traces=traces)
-        for number, (t, parts) in enumerate(zip(drawn, shown_parts(drawn, window), strict=True))
-    ]
-    byte_axes = []
+    longest, charts, byte_axes = max(t.makespan_seconds for t in drawn), charts_of(plan, drawn, window), []
     for chart in charts:
         draw_tasks(chart)
         byte_axes.append(draw_memory(chart))
     in_part = sum(part.end - part.start for part in charts[0].parts) < (1 - 1e-9) * longest
     frame = Frame(charts=charts, overview=in_part or brush)
-    legend, above = frame.legend, frame.legend_pixels - _TOOLS_PIXELS
-    if frame.overview:
-        traces += _overview(charts[0], *frame.overview_axes)
-    return drawing(
-        traces,
+    legend, pixels = frame.legend()
+    overview = _overview(charts[0], *frame.overview_axes) if frame.overview else []
+    return Drawing(
+        [*charts[0].traces, *overview],
         timeline_sentence(plan, timelines=drawn),
         height=frame.height,
-        above=above,
+        above=pixels - _TOOLS_PIXELS,
         around={"l": 108, "b": TICKS_PIXELS if frame.overview else 4},
         barmode="overlay",
         legend=legend,
-        **frame.layout(unit, byte_axes, brush=brush),
+        **frame.layout(byte_axes, brush=brush),
     )
 
 
@@ -80,17 +71,10 @@ def timeline_sentence(
     return one_schedule(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
 
 
-def timeline_table(
-    plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
-) -> list[Row]:
+def timeline_table(plan: Plan, schedules: Sequence[str] = ("1f1b",)) -> list[Row]:
     """The same as rows: one for each submesh and schedule."""
-    drawn = timelines_of(plan, schedules, timelines)
+    drawn = timelines_of(plan, schedules)
     return [{"schedule": t.schedule.name, **row} for t in drawn for row in submeshes_table(plan, t)]
-
-
-def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None) -> list[Timeline]:
-    """Those given, or those of the plan under these schedules."""
-    return list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
 
 
 def _comparison(plan: Plan, timelines: Sequence[Timeline]) -> str:

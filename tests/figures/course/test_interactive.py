@@ -8,10 +8,10 @@ import pytest
 from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.course.training.attention import causal_balance, ring
-from alpa_explore.figures.course.training.experts import routing
-from alpa_explore.figures.course.training.memory import zero
-from alpa_explore.figures.course.training.schedules import schedule_player
+from alpa_explore.figures.course.training.attention import causal_balance_figure, ring_figure
+from alpa_explore.figures.course.training.experts import routing_figure
+from alpa_explore.figures.course.training.memory import zero_figure
+from alpa_explore.figures.course.training.schedules import schedule_figure
 
 
 def draw(height: int, name: str, *, theme: str = "light") -> go.Figure:
@@ -21,12 +21,10 @@ def draw(height: int, name: str, *, theme: str = "light") -> go.Figure:
     return go.Figure(go.Bar(x=[name], y=[height]), layout={"title": {"text": theme}, "template": "plotly_white"})
 
 
+OF_THE_COURSE = [causal_balance_figure, ring_figure, routing_figure, zero_figure, schedule_figure]
 FIGURE = InteractiveFigure(
     draw=draw,
-    controls=(
-        Control(name="height", label="Height", values=(1, 2, 3), start=2),
-        Control(name="name", label="Name", values=("low", "high"), start="high"),
-    ),
+    controls=(Control("height", "Height", (1, 2, 3), 2), Control("name", "Name", ("low", "high"), "high")),
     label="A bar",
 )
 
@@ -50,18 +48,15 @@ def test_the_document_is_json_with_one_template_and_the_reasons() -> None:
 
 def test_a_control_begins_at_one_of_its_values_and_pages_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="Height begins at a value"):
-        InteractiveFigure(
-            draw=draw, controls=(Control(name="height", label="Height", values=(1,), start=7),), label="A bar"
-        )
+        InteractiveFigure(draw=draw, controls=(Control("height", "Height", (1,), 7),), label="A bar")
     monkeypatch.setattr(tuning, "COURSE_STATES", 5)
     with pytest.raises(OptionError, match="6 states of 5"):
         InteractiveFigure(draw=draw, controls=FIGURE.controls, label="A bar")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("make", [causal_balance, ring, routing, zero, schedule_player], ids=lambda f: f.__name__)
-def test_the_first_state_of_a_figure_of_the_course_can_be_drawn(make, theme: str) -> None:
-    figure = make()
+@pytest.mark.parametrize("figure", OF_THE_COURSE, ids=lambda figure: figure.label)
+def test_the_first_state_of_a_figure_of_the_course_can_be_drawn(figure: InteractiveFigure, theme: str) -> None:
     drawn = figure.state(figure.start, theme=theme)
     assert isinstance(drawn, go.Figure)
     assert drawn.layout.title.text

@@ -22,7 +22,7 @@ def test_equal_operators_of_equal_blocks_are_one_node_and_views_are_part_of_anot
     assert node("norm_0") != node("mm_0")
     norm = next(n for n in FLOW.nodes if n.id == node("norm_0"))
     assert [v.name for v in norm.views] == ["view_0", "view_1", "view_2"]
-    assert [n.label for n in FLOW.nodes if n.phase == "update"] == ["update"]
+    assert [n.label for n in FLOW.nodes if n.operator.phase == "update"] == ["update"]
 
 
 def test_inside_equal_blocks_an_edge_is_drawn_once_and_between_them_it_has_all_its_reads() -> None:
@@ -35,12 +35,12 @@ def test_inside_equal_blocks_an_edge_is_drawn_once_and_between_them_it_has_all_i
 
 
 def test_the_seconds_of_the_groups_are_those_of_the_stage() -> None:
-    for place, phase in enumerate(("forward", "backward", "update")):
+    for phase in ("forward", "backward", "update"):
         own = [o for o in STAGE.operators if o.phase == phase]
-        assert sum(g.seconds("compute_seconds")[place] for g in FLOW.groups) == pytest.approx(
+        assert sum(g.seconds("compute_seconds")[phase] for g in FLOW.groups) == pytest.approx(
             sum(o.compute_seconds for o in own)
         )
-        assert sum(g.seconds("communication_seconds")[place] for g in FLOW.groups) == pytest.approx(
+        assert sum(g.seconds("communication_seconds")[phase] for g in FLOW.groups) == pytest.approx(
             sum(o.communication_seconds for o in own)
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.figures import tuning
-from alpa_explore.figures.timelines.held import ACTIVATIONS, RESERVE, RESIDENT, WEIGHTS, WORKSPACE, held_memory
+from alpa_explore.figures.timelines.stage_memory import ACTIVATIONS, RESERVE, RESIDENT, WEIGHTS, WORKSPACE, held_memory
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.memory import memory_curve

@@ -5,8 +5,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from alpa_explore.figures.timelines.held import held_memory
-from alpa_explore.figures.timelines.stage_memory import rectangles, stage_memory_figure, stage_memory_sentence
+from alpa_explore.figures.timelines.stage_memory import (
+    held_memory,
+    rectangles,
+    stage_memory_figure,
+    stage_memory_sentence,
+)
 from alpa_explore.plans.plan import Plan
 
 GIB = 2.0**30

@@ -8,11 +8,11 @@ import pytest
 from alpa_explore_widgets.course import Player, sliders
 
 from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, InteractiveFigure
-from alpa_explore.figures.course.training.schedules import schedule_player
+from alpa_explore.figures.course.training.schedules import schedule_figure
 
 
 def test_a_slider_draws_another_state_and_a_refused_one_is_a_sentence() -> None:
-    shown = sliders(schedule_player())
+    shown = sliders(schedule_figure)
     names, devices, microbatches, _ratio = shown.fields
     assert "1f1b, 4 devices, B = 8" in json.loads(shown.figure.figure_json)["layout"]["title"]["text"]
     devices.value = 8
@@ -26,7 +26,7 @@ def test_a_slider_draws_another_state_and_a_refused_one_is_a_sentence() -> None:
 
 
 def test_all_states_are_part_of_the_output_only_while_a_page_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = sliders(schedule_player())
+    shown = sliders(schedule_figure)
     monkeypatch.delenv(WHOLE, raising=False)
     assert MIME_TYPE not in shown._repr_mimebundle_()
     monkeypatch.setattr(type(shown.interactive), "document", lambda _: {"states": {}})

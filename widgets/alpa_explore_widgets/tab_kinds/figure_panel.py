@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
-from alpa_explore.figures.style import TOOL_PIXELS, Figure, drawing, finished
+from alpa_explore.figures.style import TOOL_PIXELS, Drawing, Figure, finished
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field, options
@@ -182,7 +182,7 @@ def note_figure(text: str, theme: str) -> Figure:
     """An empty figure with a title: what to do to get a figure."""
     axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
     # A zoom of its axes need not be kept.
-    return finished(drawing([], text, height=300, uirevision="nothing", **axes), theme)
+    return finished(Drawing([], text, height=300, uirevision="nothing", **axes), theme)
 
 
 def lift_title(figure: Figure) -> str:

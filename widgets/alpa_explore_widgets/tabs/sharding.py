@@ -108,7 +108,7 @@ class ShardingPanel(StagePanel):
         from alpa_explore.figures.decisions.operator_rows import operator_page
 
         stage = plan.stages[self.stage_of_rows()]
-        if name in {row.operator.name for row in operator_page(stage, count=PAGE_OPERATORS).rows}:
+        if name in {row.operator.name for row in operator_page(stage, count=PAGE_OPERATORS)[0]}:
             return None
         index = next((i for i, o in enumerate(stage.operators) if o.name == name), None)
         return None if index is None else max(0, index - CONTEXT_OPERATORS)

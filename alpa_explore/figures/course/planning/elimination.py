@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, on_circle, slider_figure
-from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, line, points
+from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, gaps, labels, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, with_theme
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
 
@@ -100,13 +100,8 @@ def _graph(sizes: Sequence[int], edges: Sequence[Edge], steps: Sequence[Eliminat
     places = [on_circle(v, count) for v in range(count)]
     lines = []
     for kind, color, dash in ((True, faint, "solid"), (False, OKABE_ITO[5], "dot")):
-        xs: list[float | None] = []
-        ys: list[float | None] = []
-        for a, b in step.edges:
-            if ((a, b) in original) == kind:
-                xs += [places[a][0], places[b][0], None]
-                ys += [places[a][1], places[b][1], None]
-        lines.append(line(xs, ys, color, 2, dash))
+        paths = [(places[a], places[b]) for a, b in step.edges if ((a, b) in original) == kind]
+        lines.append(line(*gaps(*paths), color, 2, dash))
     colors, symbols, words = [], [], []
     for v in range(count):
         now, left, beside = v == step.node, v in gone, v in step.neighbours

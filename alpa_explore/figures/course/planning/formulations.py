@@ -1,7 +1,7 @@
 """Formulations of one sharding problem beside each other, for several stages: size, and gap to the optimum."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
@@ -22,7 +22,8 @@ def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
     its repair)."""
     rows = [row for comparison in comparisons.values() for row in comparison.rows]
     gaps = [gap for c in comparisons.values() for row in c.rows for gap in (c.gap(row), c.gap_before(row) or 0.0)]
-    sizes = _decades([size for row in rows for size in (row.variables, row.constraints) if size])
+    counts = [size for row in rows for size in (row.variables, row.constraints) if size]
+    sizes = [math.floor(math.log10(min(counts))), math.log10(max(counts)) + _ROOM]
     states = []
     for name, comparison in comparisons.items():
         worst = max(comparison.rows, key=comparison.gap)
@@ -51,11 +52,6 @@ def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
         margin={"l": 96},
         **axes,
     )
-
-
-def _decades(values: Sequence[float]) -> list[float]:
-    """The range of a logarithmic axis, from a power of ten."""
-    return [math.floor(math.log10(min(values))), math.log10(max(values)) + _ROOM]
 
 
 def _bars(comparison: Comparison, least: float) -> list[Trace]:

@@ -5,6 +5,8 @@ of a column a group along axis 0. A group whose devices are `stride` apart cross
 min(stride, M) groups of a node then share the network's bandwidth: `cluster.mesh.logical_mesh`.
 """
 
+import numpy as np
+
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.figures.course.states import State, slider_figure
@@ -17,10 +19,9 @@ _LEAST_WIDTH = 680
 
 def axis_groups(shape: tuple[int, int], axis: int) -> list[list[int]]:
     """The groups of devices along one axis of an a × b mesh; devices are numbered row by row."""
-    rows, columns = shape
-    if axis == 1:
-        return [[row * columns + column for column in range(columns)] for row in range(rows)]
-    return [[row * columns + column for row in range(rows)] for column in range(columns)]
+    numbers = np.arange(shape[0] * shape[1]).reshape(shape)
+    groups: list[list[int]] = (numbers if axis == 1 else numbers.T).tolist()
+    return groups
 
 
 @with_theme

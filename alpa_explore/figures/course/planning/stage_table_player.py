@@ -167,10 +167,8 @@ def stage_table_player(
         return _figure(problem, number, step, number == best)
 
     texts, steps = tuple(units.seconds(t) for t in shown), (*map(str, range(last)), "all: T")
-    slider = Control(name="t_max", label="t_max", values=tuple(shown), texts=texts, start=problem.tables[best].t_max)
-    filled = Control(
-        name="step", label="Cells filled", values=tuple(range(last + 1)), texts=steps, start=last, plays=True
-    )
+    slider = Control("t_max", "t_max", tuple(shown), problem.tables[best].t_max, texts)
+    filled = Control("step", "Cells filled", tuple(range(last + 1)), last, steps, plays=True)
     label = "The table of the dynamic program of Eq. 3 for one t_max, filled cell by cell"
     return InteractiveFigure(draw=draw, label=label, controls=(slider, filled))
 

@@ -11,6 +11,6 @@ block        lesson 15: the slices of a block's weights, and its time for every 
 hidden       lesson 16: what data parallelism computes and sends, on two rows over time
 layout_cloud  lesson 17: every layout of a model by memory and time, and what the steps of the recipe leave
 
-Those of lesson 13 are in `figures.accuracy`. Imports `interactive` of the package above; of each other, `hidden`
-and `activations` import `block`.
+Those of lesson 13 are in `figures.accuracy`. Imports `interactive` of the package above; of each other, `hidden`,
+`activations` and `attention` import `block`.
 """

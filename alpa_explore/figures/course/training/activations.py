@@ -6,10 +6,10 @@ Of a token in a block of width h, with keys of width k in all and an MLP of widt
 """
 
 from alpa_explore import units
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.course.training.block import SUMS
 from alpa_explore.figures.marks import axis, bars, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing
 from alpa_explore.models.catalog import llama
 
 RECOMPUTED = ("none", "norms", "norms+attention", "full")
@@ -46,7 +46,13 @@ def kept_bytes(
     return {part: norms if part == _PARTS[1] else kept[part] for part in _PARTS}
 
 
-@with_theme
+@with_controls(
+    "Bytes that a block keeps of a sample, for each kind of recomputation",
+    Control("model", "Model", MODELS, "llama-3.2-1b"),
+    Control("tokens", "Tokens", (2048, 8192, 32768), 8192),
+    Control("degree", "Devices that share a block", (1, 2, 4, 8), 1),
+    Control("sums", "Sums by", SUMS, SUMS[0]),
+)
 def kept_figure(model: str, tokens: int, degree: int, sums: str) -> Drawing:
     """A bar for each kind of recomputation."""
     columns = {kind: kept_bytes(model, tokens, kind, degree, sums) for kind in RECOMPUTED}
@@ -58,7 +64,7 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str) -> Drawing:
         traces.append(bars(list(RECOMPUTED), sizes, OKABE_ITO[place], ("", "/", ".", "x", "-", "+")[place], **looks))
         bases = [base + size for base, size in zip(bases, sizes, strict=True)]
     blocks, block = llama(model).layers, sum(columns["none"].values())
-    return drawing(
+    return Drawing(
         [*traces, words(list(RECOMPUTED), bases, [units.bytes_(2**20 * base) for base in bases], "top center")],
         f"{model}, {tokens:,} tokens: {units.bytes_(block)} a block, {units.bytes_(blocks * block)} in {blocks} blocks",
         height=460,
@@ -66,18 +72,4 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str) -> Drawing:
         bargap=0.4,
         xaxis=axis("computed again", type="category"),
         yaxis=axis("MiB of a block on a device", (0, 1.12 * block / 2**20)),
-    )
-
-
-def kept_player() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=kept_figure,
-        label="Bytes that a block keeps of a sample, for each kind of recomputation",
-        controls=(
-            Control(name="model", label="Model", values=MODELS, start="llama-3.2-1b"),
-            Control(name="tokens", label="Tokens", values=(2048, 8192, 32768), start=8192),
-            Control(name="degree", label="Devices that share a block", values=(1, 2, 4, 8), start=1),
-            Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
-        ),
     )

@@ -13,13 +13,13 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.collectives import exposed_seconds
-from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
+from alpa_explore.cost.kernels import KernelKind, ring_keys
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
+from alpa_explore.figures.course.training.block import kernel_seconds
 from alpa_explore.figures.marks import at, axis, bars, bars_across
-from alpa_explore.figures.style import Color, Drawing, Trace, drawing, empty, ground, stage_color, with_theme
+from alpa_explore.figures.style import Color, Drawing, Trace, empty, ground, stage_color
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
 
@@ -43,7 +43,11 @@ def causal_shares(devices: int, order: str) -> Floats:
     return np.asarray(np.bincount(owner, weights=pairs, minlength=devices) / pairs.sum())
 
 
-@with_theme
+@with_controls(
+    "Which device computes which part of causal attention",
+    Control("devices", "Devices", (2, 4, 8), 4),
+    Control("order", "Order of the sequence", ORDERS, ORDERS[0]),
+)
 def causal_balance_figure(devices: int, order: str) -> Drawing:
     """The mask in blocks, coloured by the device that computes them, and the pairs of each device over the mean."""
     owner, relative = chunk_devices(devices, order), causal_shares(devices, order) * devices
@@ -59,7 +63,7 @@ def causal_balance_figure(devices: int, order: str) -> Drawing:
     looks = {"text": [f"{r:.2f}" for r in relative], "hover": hover, "listed": False, **at(2)}
     most = relative.max()
     busiest = f"the busiest computes {most:.2f} times the mean, and all wait for it"
-    return drawing(
+    return Drawing(
         [*traces, bars(names, relative.tolist(), colors, **looks)],
         f"{devices} devices, {order}: {busiest if most > 1 + 1e-9 else 'all compute equally much'}",
         height=360,
@@ -68,18 +72,6 @@ def causal_balance_figure(devices: int, order: str) -> Drawing:
         yaxis=axis("queries, in chunks", (chunks - 0.5, -0.5), dtick=1),
         xaxis2={"domain": [0.65, 1]},
         yaxis2=axis("pairs over the mean", (0, 2.1), anchor="x2"),
-    )
-
-
-def causal_balance() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=causal_balance_figure,
-        label="Which device computes which part of causal attention",
-        controls=(
-            Control(name="devices", label="Devices", values=(2, 4, 8), start=4),
-            Control(name="order", label="Order of the sequence", values=ORDERS, start=ORDERS[0]),
-        ),
     )
 
 
@@ -94,17 +86,8 @@ class RingTimes:
     """Of the exchange, those that computing does not hide."""
 
 
-def ring_times(
-    cluster: Cluster,
-    sequence: int,
-    devices: int,
-    *,
-    stride: int = 1,
-    heads: int = 32,
-    kv_heads: int = 8,
-    head: int = 128,
-) -> RingTimes:
-    """The times of a causal ring in zig-zag order; the default sizes are those of Llama-3-8B.
+def ring_times(cluster: Cluster, sequence: int, devices: int, *, stride: int = 1, kv_heads: int = 8) -> RingTimes:
+    """The times of a causal ring in zig-zag order, with 32 heads of 128 as Llama-3-8B, which has 8 of keys and values.
 
     The ring has every `stride`-th device: with the number of devices of a node each stands on another node. Raises
     OptionError for a sequence that does not divide.
@@ -115,17 +98,11 @@ def ring_times(
             found=f"{sequence:,} positions on {devices} devices",
             remedy=f"Choose a multiple of {2 * devices}.",
         )
-    length = sequence // devices
+    length, heads, head = sequence // devices, 32, 128
     pairs = heads * length * sequence / 2
-    kernel = Kernel(
-        kind=KernelKind.ATTENTION,
-        flops=4.0 * pairs * head,
-        bytes_accessed=float(_HALF * length * head * (2 * heads + 2 * kv_heads)),
-        dtype="bfloat16",
-        matrix=True,
-        sizes=(heads, length, ring_keys(length, devices), head),
-    )
-    computing = compute_seconds(cluster.device, kernel)
+    moved = float(_HALF * length * head * (2 * heads + 2 * kv_heads))
+    sizes = (heads, length, ring_keys(length, devices), head)
+    computing = kernel_seconds(cluster, KernelKind.ATTENTION, 4.0 * pairs * head, moved, sizes)
     keys_and_values = float(_HALF * 2 * kv_heads * head * sequence)
     exchanging = group_seconds(StepKind.RING, keys_and_values, device_group(cluster, devices, stride))
     return RingTimes(
@@ -140,7 +117,12 @@ LINKS = {"inside a node": 1, "between nodes": 8}
 _CLUSTER = "8x8:h100"
 
 
-@with_theme
+@with_controls(
+    "Computing and exchange of ring attention over time",
+    Control("sequence", "Positions of the sequence", (8192, 16384, 32768, 65536, 131072), 8192),
+    Control("devices", "Devices of the ring", (2, 4, 8), 8),
+    Control("link", "Link", tuple(LINKS), "between nodes"),
+)
 def ring_figure(sequence: int, devices: int, link: str) -> Drawing:
     """The steps of the ring on one device: a block of attention, and beside it the keys and values of the next one."""
     if link not in LINKS:
@@ -166,25 +148,7 @@ def ring_figure(sequence: int, devices: int, link: str) -> Drawing:
     )
     time = axis("time", rangemode="tozero", tickformat="~s", ticksuffix="s")
     axes = {"xaxis": time, "yaxis": {"autorange": "reversed"}}
-    return drawing(traces, title, height=260, barmode="overlay", **axes)
-
-
-def ring() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=ring_figure,
-        label="Computing and exchange of ring attention over time",
-        controls=(
-            Control(
-                name="sequence",
-                label="Positions of the sequence",
-                values=(8192, 16384, 32768, 65536, 131072),
-                start=8192,
-            ),
-            Control(name="devices", label="Devices of the ring", values=(2, 4, 8), start=8),
-            Control(name="link", label="Link", values=tuple(LINKS), start=tuple(LINKS)[1]),
-        ),
-    )
+    return Drawing(traces, title, height=260, barmode="overlay", **axes)
 
 
 def _bars(row: str, starts: list[float], lengths: list[float], color: Color, name: str) -> Trace:

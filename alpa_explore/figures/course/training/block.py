@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
-from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import at, axis, bars, note
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ink, stage_color, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ink, stage_color
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -58,23 +58,30 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     def product(n: float, k: float) -> float:
         flops, moved = 2.0 * tokens * n * k, float(_BYTES * (tokens * k + k * n + tokens * n))
         sizes = (1, tokens, n, k)
-        return _kernel(cluster, KernelKind.PRODUCT, flops, moved, sizes)
+        return kernel_seconds(cluster, KernelKind.PRODUCT, flops, moved, sizes)
 
     def attention(kind: KernelKind, products: int) -> float:
         pairs = heads * tokens * tokens / 2
         moved = float(_BYTES * tokens * head * products * (heads + keys))
-        return _kernel(cluster, kind, 2.0 * products * pairs * head, moved, (heads, tokens, tokens, head))
+        return kernel_seconds(cluster, kind, 2.0 * products * pairs * head, moved, (heads, tokens, tokens, head))
 
     forward = product((heads + 2 * keys) * head, hidden) + product(hidden, heads * head)
     forward += product(2 * inner, hidden) + product(hidden, inner)
+    group, size = device_group(cluster, degree, 1), float(_BYTES * tokens * hidden)
+    halves = (StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER) if sums == SUMS[1] else (StepKind.ALL_REDUCE,)
     return BlockTimes(
         products_seconds=3 * forward,
         attention_seconds=attention(KernelKind.ATTENTION, 2) + attention(KernelKind.ATTENTION_BACKWARD, 5),
-        sums_seconds=4 * _sum_seconds(device_group(cluster, degree, 1), sums, float(_BYTES * tokens * hidden)),
+        sums_seconds=4 * sum(group_seconds(half, size, group) for half in halves),
     )
 
 
-@with_theme
+@with_controls(
+    "The weights of a transformer block in slices, and the time of a block",
+    Control("degree", "Devices", DEGREES, 8),
+    Control("sums", "Sums by", SUMS, SUMS[0]),
+    Control("tokens", "Tokens", (2048, 8192, 32768), 8192),
+)
 def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
     """Above, the weights of a block in the slices of its devices; below, the time of a block for every degree."""
     times = {p: block_times(p, sums, tokens) for p in DEGREES}
@@ -97,7 +104,7 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
         stacked.append(bars(names, milliseconds, color, hatch, **looks))
         bases = [base + value for base, value in zip(bases, milliseconds, strict=True)]
     joins = [("Σ", 2.5), ("Σ", 4.5)] if degree > 1 else []
-    return drawing(
+    return Drawing(
         [*_slices(degree), *stacked],
         title,
         height=560,
@@ -111,27 +118,10 @@ def block_figure(degree: int, sums: str, tokens: int) -> Drawing:
     )
 
 
-def block_player() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=block_figure,
-        label="The weights of a transformer block in slices, and the time of a block",
-        controls=(
-            Control(name="degree", label="Devices", values=DEGREES, start=8),
-            Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
-            Control(name="tokens", label="Tokens", values=(2048, 8192, 32768), start=8192),
-        ),
-    )
-
-
-def _kernel(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
+def kernel_seconds(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
+    """Of a kernel in bfloat16 that moves so many bytes; `sizes` as in `Kernel`."""
     kernel = Kernel(kind=kind, flops=flops, bytes_accessed=moved, dtype="bfloat16", matrix=True, sizes=sizes)
     return compute_seconds(cluster.device, kernel)
-
-
-def _sum_seconds(group: Group, sums: str, size: float) -> float:
-    halves = (StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER) if sums == SUMS[1] else (StepKind.ALL_REDUCE,)
-    return sum(group_seconds(half, size, group) for half in halves)
 
 
 def _slices(degree: int) -> list[Trace]:

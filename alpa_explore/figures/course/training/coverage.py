@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, lines, safe, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, lines, safe, with_theme
 from alpa_explore.sharding.coverage import KindCoverage
 
 _LOOKS = {"rule": (OKABE_ITO[0], ""), "discovered": (OKABE_ITO[1], "/"), "replicated": (OKABE_ITO[5], "x")}
@@ -37,4 +37,4 @@ def coverage_figure(coverage: Sequence[KindCoverage]) -> Drawing:
     order = {"categoryorder": "array", "categoryarray": list(names.values()), "autorange": "reversed"}
     axes = {"xaxis": axis("operators of this kind"), "yaxis": order}
     layout = {"barmode": "overlay", "bargap": 0.25, "margin": {"l": 220}, **axes}
-    return drawing(traces, title, height=150 + 20 * len(kinds), **layout)
+    return Drawing(traces, title, height=150 + 20 * len(kinds), **layout)

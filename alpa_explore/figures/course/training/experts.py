@@ -8,9 +8,9 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars, mark
-from alpa_explore.figures.style import Drawing, drawing, heat_scale, ink, stage_color, with_theme
+from alpa_explore.figures.style import Drawing, heat_scale, ink, stage_color
 from alpa_explore.numerics.arrays import Ints
 
 _TOKENS = 512
@@ -43,7 +43,12 @@ def busiest_over_mean(counts: Ints, devices: int) -> float:
     return float(rows.max() / rows.mean())
 
 
-@with_theme
+@with_controls(
+    "Tokens from devices to experts, and the rows that each device computes",
+    Control("devices", "Devices that share the experts", (2, 4, 8), 4),
+    Control("topk", "Experts of a token", (1, 2, 4), 2),
+    Control("skew", "Skew of the router", (0.0, 0.25, 0.5, 1.0), 0.0),
+)
 def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16) -> Drawing:
     """The counts as a heat map (from device, to expert), and the rows that each device computes."""
     counts = routed_tokens(devices, experts, topk, skew)
@@ -58,7 +63,7 @@ def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16) -
     texts = {"text": [f"device {d}: {r:.2f}" for d, r in enumerate(relative)], "textposition": "inside"}
     looks = {"width": [each * 0.9] * devices, "yaxis": "y2", "hover": "%{text} times the mean", "listed": False}
     mean = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y2", "y0": 1, "y1": 1}
-    return drawing(
+    return Drawing(
         [
             mark("heatmap", list(range(experts)), list(range(devices)), z=counts.tolist(), **heat),
             bars(places, relative, [stage_color(d) for d in range(devices)], **looks, **texts),
@@ -70,17 +75,4 @@ def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16) -
         yaxis=axis("from device", dtick=1, domain=[0.46, 1], autorange="reversed"),
         yaxis2=axis("rows over the mean", domain=[0, 0.38], rangemode="tozero"),
         shapes=[mean | {"line": {"color": ink, "dash": "dash", "width": 1}}],
-    )
-
-
-def routing() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=routing_figure,
-        label="Tokens from devices to experts, and the rows that each device computes",
-        controls=(
-            Control(name="devices", label="Devices that share the experts", values=(2, 4, 8), start=4),
-            Control(name="topk", label="Experts of a token", values=(1, 2, 4), start=2),
-            Control(name="skew", label="Skew of the router", values=(0.0, 0.25, 0.5, 1.0), start=0.0),
-        ),
     )

@@ -5,17 +5,16 @@ FSDP  the weights of the next block are gathered while this one computes, forwar
 HSDP  the same inside each node; the shards of gradients are then summed over the nodes
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.marks import axis, bars_across
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing
 from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
@@ -109,18 +108,26 @@ def overlap(blocks: int, each: BlockSeconds) -> Overlap:
     return Overlap(tasks=tuple(tasks), seconds=seconds, exposed_seconds=seconds - blocks * each.computing)
 
 
-@with_theme
+@with_controls(
+    "What is computed and what is sent, on two rows over time",
+    Control("mode", "Samples shared by", MODES, "FSDP"),
+    Control("place", "Devices", tuple(PLACES), "8 in a node"),
+    Control("tokens", "Tokens of a device", (512, 1024, 2048, 4096, 8192), 1024),
+)
 def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> Drawing:
     """Both streams over time."""
     each = block_seconds(mode, place, tokens)
     found = overlap(blocks, each)
     rows = {kind: ("computing" if kind in ("forward", "backward") else "sending") for kind in _LOOKS}
-    traces = [
-        _bars([task for task in found.tasks if task.kind == kind and task.end > task.start], kind, rows[kind])
-        for kind in _LOOKS
-        if getattr(each, kind)
-    ]
-    return drawing(
+    traces = []
+    for kind, place_of in _LOOKS.items():
+        tasks = [task for task in found.tasks if task.kind == kind and task.end > task.start]
+        lengths, bases = [1e3 * (task.end - task.start) for task in tasks], [1e3 * task.start for task in tasks]
+        hover = [f"{kind} of block {task.block}: {units.seconds(task.end - task.start)}" for task in tasks]
+        looks = {"base": bases, "name": kind, "hover": hover, "width": 0.8}
+        if getattr(each, kind):
+            traces.append(bars_across(lengths, [rows[kind]] * len(tasks), OKABE_ITO[place_of], **looks))
+    return Drawing(
         traces,
         f"{mode}, {place}, {tokens:,} tokens on each: {blocks} blocks take {units.seconds(found.seconds)}, "
         f"of which the device waits {units.percent(found.exposed_seconds / found.seconds)}",
@@ -129,23 +136,3 @@ def overlap_figure(mode: str, place: str, tokens: int, *, blocks: int = 16) -> D
         xaxis=axis("ms", rangemode="tozero"),
         yaxis=axis(type="category", categoryarray=["sending", "computing"], categoryorder="array"),
     )
-
-
-def overlap_player() -> InteractiveFigure:
-    """The same with controls."""
-    return InteractiveFigure(
-        draw=overlap_figure,
-        label="What is computed and what is sent, on two rows over time",
-        controls=(
-            Control(name="mode", label="Samples shared by", values=MODES, start="FSDP"),
-            Control(name="place", label="Devices", values=tuple(PLACES), start="8 in a node"),
-            Control(name="tokens", label="Tokens of a device", values=(512, 1024, 2048, 4096, 8192), start=1024),
-        ),
-    )
-
-
-def _bars(tasks: Sequence[Task], kind: str, row: str) -> dict[str, object]:
-    lengths, bases = [1e3 * (task.end - task.start) for task in tasks], [1e3 * task.start for task in tasks]
-    hover = [f"{kind} of block {task.block}: {units.seconds(task.end - task.start)}" for task in tasks]
-    looks = {"base": bases, "name": kind, "hover": hover, "width": 0.8}
-    return bars_across(lengths, [row] * len(tasks), OKABE_ITO[_LOOKS[kind]], **looks)

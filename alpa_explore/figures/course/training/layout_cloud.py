@@ -11,7 +11,7 @@ from alpa_explore import units
 from alpa_explore.baselines.layout import Axis
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import axis, line, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, faint, ink, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, with_theme
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _NEAR = 1.1
@@ -57,7 +57,7 @@ def layout_cloud_figure(asked: Layouts, step: str, coloured: str) -> Drawing:
     fastest = min((priced.seconds for priced in left if priced.fits), default=0.0)
     slowest = 4 * (asked.best.seconds if asked.best else max(priced.seconds for priced in left))
     traces.append(line([limit, limit], [0, slowest], ink, 2, "dash", name="memory of a device", listed=False))
-    return drawing(
+    return Drawing(
         traces,
         f"{asked.model} on {asked.cluster}, {step}: {len(left):,} of {len(asked.ranked):,} layouts; "
         f"the fastest that fits takes {units.seconds(fastest)}",
@@ -73,7 +73,7 @@ def layout_cloud(asked: Layouts) -> InteractiveFigure:
         draw=partial(layout_cloud_figure, asked),
         label="Memory and time of every uniform layout of a model",
         controls=(
-            Control(name="step", label="Step", values=STEPS, start=STEPS[0]),
-            Control(name="coloured", label="Coloured by", values=tuple(_COLOURS), start="tensor parallel"),
+            Control("step", "Step", STEPS, STEPS[0]),
+            Control("coloured", "Coloured by", tuple(_COLOURS), "tensor parallel"),
         ),
     )

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars, note, words
-from alpa_explore.figures.style import OKABE_ITO, Drawing, drawing, ground, ink, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, ground, ink, with_theme
 from alpa_explore.models.catalog import entry
 
 ZERO_STAGES = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
@@ -33,7 +33,12 @@ def zero_bytes(parameters: float, replicas: int, stage: int, *, gradient_bytes: 
     return {name: parameters * size * part for name, size, part in zip(_PARTS, each, share, strict=True)}
 
 
-@with_theme
+@with_controls(
+    "Bytes of weights, gradients and optimizer state on a device under ZeRO",
+    Control("model", "Model", MODELS, "llama-3-8b"),
+    Control("replicas", "Replicas (data-parallel devices)", (1, 2, 4, 8, 16, 64), 8),
+    Control("gradients", "Gradients", ("fp32", "half precision"), "fp32"),
+)
 def zero_figure(model: str, replicas: int, gradients: str) -> Drawing:
     """A bar for each stage of ZeRO, and the memory of an H100."""
     parameters = entry(model).parameter_count
@@ -69,7 +74,7 @@ def stacked_bytes(columns: Mapping[str, Mapping[str, float]], title: str, *, lim
     limit = limit_bytes / 2**30
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit, "y1": limit}
     place_of = {"size": 13, "color": None, "refs": ("paper", "y"), "xanchor": "right", "yanchor": "bottom"}
-    return drawing(
+    return Drawing(
         traces,
         title,
         height=400,
@@ -82,16 +87,3 @@ def stacked_bytes(columns: Mapping[str, Mapping[str, float]], title: str, *, lim
 
 
 stacked_bytes_figure = with_theme(stacked_bytes)
-
-
-def zero() -> InteractiveFigure:
-    """The bars with controls."""
-    return InteractiveFigure(
-        draw=zero_figure,
-        label="Bytes of weights, gradients and optimizer state on a device under ZeRO",
-        controls=(
-            Control(name="model", label="Model", values=MODELS, start="llama-3-8b"),
-            Control(name="replicas", label="Replicas (data-parallel devices)", values=(1, 2, 4, 8, 16, 64), start=8),
-            Control(name="gradients", label="Gradients", values=("fp32", "half precision"), start="fp32"),
-        ),
-    )

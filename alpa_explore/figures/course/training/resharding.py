@@ -5,7 +5,7 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.figures.marks import axis, cells
-from alpa_explore.figures.style import Drawing, drawing, heat_scale, with_theme
+from alpa_explore.figures.style import Drawing, heat_scale, with_theme
 from alpa_explore.sharding.spec import PARTIAL, render
 
 _UNREACHABLE = 1e9
@@ -31,7 +31,7 @@ def resharding_figure(table: ReshardTable) -> Drawing:
     bar = {"tickvals": list(range(-7, 0)), "ticktext": texts, "title": {"text": "time"}}
     wanted, z = [names[place] for place in targets], np.round(shown, 3).tolist()
     free = int(((seconds == 0) & reached).sum()) - len(targets)
-    return drawing(
+    return Drawing(
         [cells(wanted, names, z, hover=hover, colorscale=heat_scale, colorbar=bar)],
         f"{len(names)} specs: from each (row) into each without a pending sum (column). {free} changes are slices, "
         "which move nothing",

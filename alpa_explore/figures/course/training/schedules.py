@@ -12,9 +12,9 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, with_controls
 from alpa_explore.figures.marks import axis, bars_across, inside, line
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, drawing, ground, ink, mixed, stage_color, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ground, ink, mixed, stage_color
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -33,6 +33,7 @@ _SHADE = 0.3
 """Share of ink in the colour of the second stage of a device."""
 RATIOS = {"1 : 1 : 1": (1.0, 1.0, 1.0), "1 : 1.2 : 0.8": (1.0, 1.2, 0.8), "1 : 0.7 : 1.3": (1.0, 0.7, 1.3)}
 """Forward : backward to the input : backward to the weights, by name."""
+_NAMES = ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half", "v-min", "dualpipe-v")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,13 @@ def schedule_facts(
     )
 
 
-@with_theme
+@with_controls(
+    "A pipeline schedule and the activations that it holds",
+    Control("name", "Schedule", _NAMES, "1f1b"),
+    Control("devices", "Devices", (2, 4, 8), 4),
+    Control("microbatches", "Microbatches B", (4, 8, 16), 8),
+    Control("ratio", "forward : to input : to weights", tuple(RATIOS)[:2], "1 : 1 : 1"),
+)
 def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 : 1 : 1") -> Drawing:
     """The chart of one schedule. `ratio` is a key of RATIOS."""
     if ratio not in RATIOS:
@@ -76,7 +83,7 @@ def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 
         )
     facts = schedule_facts(name, devices, microbatches, RATIOS[ratio])
     rows, span = {place: f"device {place}" for place in range(devices)}, (devices - 0.5, -0.5)
-    return drawing(
+    return Drawing(
         [*_task_traces(facts.timeline), *_held_traces(facts.timeline, devices)],
         f"{name}, {devices} devices, B = {microbatches}: {facts.makespan:.4g} units, idle "
         f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches",
@@ -85,25 +92,6 @@ def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 
         xaxis=axis("time, in forward passes of a microbatch", anchor="y2", rangemode="tozero"),
         yaxis=axis(span=span, ticks=rows, domain=[0.42, 1.0], zeroline=False),
         yaxis2=axis("held", domain=[0.0, 0.32], rangemode="tozero"),
-    )
-
-
-def schedule_player() -> InteractiveFigure:
-    """The chart with a list of schedules and sliders for devices, microbatches and the passes."""
-    return InteractiveFigure(
-        draw=schedule_figure,
-        label="A pipeline schedule and the activations that it holds",
-        controls=(
-            Control(
-                name="name",
-                label="Schedule",
-                values=("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half", "v-min", "dualpipe-v"),
-                start="1f1b",
-            ),
-            Control(name="devices", label="Devices", values=(2, 4, 8), start=4),
-            Control(name="microbatches", label="Microbatches B", values=(4, 8, 16), start=8),
-            Control(name="ratio", label="forward : to input : to weights", values=tuple(RATIOS)[:2], start="1 : 1 : 1"),
-        ),
     )
 
 
