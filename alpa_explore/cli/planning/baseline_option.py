@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from alpa_explore.cli.options import Arguments
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 ByHand: TypeAlias = Callable[["PlanRequest", threading.Event | None], "Plan"]
 """(request, cancel) -> the plan of a baseline."""
-
-
-def add_baseline(argument: Arguments) -> None:
-    """Add --baseline to the parser of a command."""
-    argument.parser.add_argument(
-        "--baseline",
-        nargs="+",
-        metavar=("KIND", "DEGREE=N"),
-        help="instead of planning, a plan by hand: one that `alpa-explore baselines --help` lists, with its degrees, "
-        "such as megatron ep=4, or megatron tp=2 cp=2 exchange=ring; or ring-zigzag, all-gather, ulysses",
-    )
 
 
 def chosen_baseline(

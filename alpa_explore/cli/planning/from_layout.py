@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import Arguments
 from alpa_explore.cli.planning.baseline_option import made_by
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
@@ -21,15 +20,6 @@ if TYPE_CHECKING:
 
 _BEST = "best"
 """In place of degrees: the fastest of all layouts."""
-
-
-def add_from_layout(argument: Arguments) -> None:
-    """Add --from-layout to the parser of a command."""
-    argument(
-        "--from-layout DEGREE=N  start from a uniform layout, as tp=4 pp=2 dp=8 zero=1 chunks=2, or from the fastest "
-        "of all (best): the plan is never slower than it",
-        nargs="+",
-    )
 
 
 def check_from_layout(

@@ -13,19 +13,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import (
-    Arguments,
-    add_hosts,
-    add_layering,
-    add_model,
-    add_question,
-    add_states,
-    chosen_cluster,
-    chosen_model,
-)
+from alpa_explore.cli.options import HOSTS, LAYERING, MODEL, QUESTION, STATES, chosen_cluster, chosen_model
 from alpa_explore.cli.output import check_file, complain, json_text, write_file
-from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
-from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
+from alpa_explore.cli.planning.baseline_option import chosen_baseline
+from alpa_explore.cli.planning.from_layout import check_from_layout, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
@@ -40,7 +31,63 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.planner.request import PlanRequest
 
-_EPILOG = """example:
+COMMAND = f"""plan  plan a model on a cluster
+    Plan the training of a model on a cluster.
+{MODEL}
+--cluster NxM:DEVICE (required)  the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML
+    file; attached: the hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)
+{HOSTS}
+{QUESTION}
+{STATES}
+-B --num-microbatches N (count)  microbatches per iteration, a divisor of the global batch (default: the paper's);
+    auto: try all and print a table
+{LAYERING}
+--solver NAME (= auto)  auto, elimination, ilp, highs or cbc; all are exact (default: auto)
+--baseline KIND DEGREE=N (many)  instead of planning, a plan by hand: one that `alpa-explore baselines --help` lists,
+    with its degrees, such as megatron ep=4, or megatron tp=2 cp=2 exchange=ring; or ring-zigzag, all-gather, ulysses
+--from-layout DEGREE=N (many)  start from a uniform layout, as tp=4 pp=2 dp=8 zero=1 chunks=2, or from the fastest of
+    all (best): the plan is never slower than it
+beyond the paper (see `alpa_explore/inter_op/options.py`):
+--cut LAYER (int, several)  start a stage at this layer; may be repeated
+--stages N (int)  fix the number of stages
+--stage-submesh STAGE=NxM (several)  fix the submesh of a stage, as in 0=1x4; −1 is the last stage
+--schedule NAME  auto (default): the fastest of those that the software runs, 1f1b for the paper's; or 1f1b,
+    1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies of the
+    weights, half of the microbatches from either end): determines memory and bubble
+--stages-per-submesh V (int)  for interleaved-1f1b, which it stands for without --schedule: stages on each submesh
+    (default: 2)
+--paper (yes or no)  T is Eq. 2, ideal, as in the paper: without sends between stages and gradient sums of shared
+    weights (default: for the paper's own models on v100; elsewhere T is what an iteration takes)
+--tied-weights (yes or no)  count gradient sums of weights that stages share in the objective of the pipeline
+    (default: yes, but not with --paper)
+--communication (yes or no)  count sends in the objective of the pipeline (default: yes, but not with --paper)
+--submeshes SPACE (= all)  all (default), or power-of-two: whole nodes only in numbers that are powers of two
+--imbalance X (float)  fraction by which a stage's FLOPs may deviate from its share of the devices
+--collective-overlap X (float)  share of the shorter of a collective and the computation beside it that overlaps: 0
+    (default) to 1
+--expert-imbalance X (float)  mixture of experts: rows of the busiest device over the mean, where devices hold
+    different experts (default: 1, an even load)
+--expert-capacity X (float)  mixture of experts: rows that each expert computes over the mean, padded or dropped
+    (default: none)
+--gradient-overlap X (float)  the same for gradient sums and the backward pass
+--pin NAME=SPEC (several)  fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R
+    (see `show --stage`)
+--forbid NAME=SPEC (several)  exclude a sharding spec, in the form of --pin
+--zigzag N (int)  sequences in zig-zag order for N devices from the inputs on, 1 for natural order (default: the
+    faster one, where devices share a sequence)
+--remat --rematerialization NAME (exclusive)  what the backward pass computes again: none, norms, attention, mlp,
+    parts joined by + as norms+attention, half or full (every second block, every block; all is full), checkpoints
+    (what the model itself checkpoints: its default), layers (every layer, as in the paper), auto (what each stage
+    needs); by default as the model says
+--no-remat (exclusive, remat = none)  the same as --remat none
+options:
+--scheduler WHERE  where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by amount of
+    work); with --cluster attached it names the hosts, and problems are solved here
+--no-cache  neither read nor write the cache of solves
+-o --output FILE  write the plan file
+--html FILE  write one self-contained page with all figures
+--json  print the summary as JSON"""
+EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
   alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
   alpa-explore plan llama-tiny --cluster 1x4:cpu -B 2 --global-batch 4 --baseline megatron cp=2 exchange=ring
@@ -56,103 +103,6 @@ _REMATERIALIZATION: dict[str | None, bool | str | None] = {"all": True, "none": 
 
 _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
 """Options that are figures of the device."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command("plan  plan a model on a cluster", "Plan the training of a model on a cluster.", _EPILOG)
-    add_model(argument)
-    argument(
-        "--cluster NxM:DEVICE  the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML "
-        "file; attached: the hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
-        required=True,
-    )
-    add_hosts(argument)
-    add_question(argument)
-    add_states(argument)
-    argument(
-        "-B --num-microbatches N  microbatches per iteration, a divisor of the global batch (default: the paper's); "
-        "auto: try all and print a table",
-        _count,
-    )
-    add_layering(argument)
-    argument("--solver NAME  auto, elimination, ilp, highs or cbc; all are exact (default: auto)", default="auto")
-    add_baseline(argument)
-    add_from_layout(argument)
-    _add_beyond_the_paper(argument.group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
-    argument(
-        "--scheduler WHERE  where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by "
-        "amount of work); with --cluster attached it names the hosts, and problems are solved here"
-    )
-    argument("--no-cache  neither read nor write the cache of solves")
-    argument("-o --output FILE  write the plan file")
-    argument("--html FILE  write one self-contained page with all figures")
-    argument("--json  print the summary as JSON")
-
-
-def _add_beyond_the_paper(beyond: Arguments) -> None:
-    """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of recomputation."""
-    beyond("--cut LAYER  start a stage at this layer; may be repeated", int, several=True)
-    beyond("--stages N  fix the number of stages", int)
-    beyond("--stage-submesh STAGE=NxM  fix the submesh of a stage, as in 0=1x4; −1 is the last stage", several=True)
-    beyond(
-        "--schedule NAME  auto (default): the fastest of those that the software runs, 1f1b for the paper's; or "
-        "1f1b, 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies "
-        "of the weights, half of the microbatches from either end): determines memory and bubble"
-    )
-    beyond(
-        "--stages-per-submesh V  for interleaved-1f1b, which it stands for without --schedule: stages on each "
-        "submesh (default: 2)",
-        int,
-    )
-    beyond.yes_or_no(
-        "--paper  T is Eq. 2, ideal, as in the paper: without sends between stages and gradient sums of shared "
-        "weights (default: for the paper's own models on v100; elsewhere T is what an iteration takes)"
-    )
-    for name, what in (("tied-weights", "gradient sums of weights that stages share"), ("communication", "sends")):
-        beyond.yes_or_no(
-            f"--{name}  count {what} in the objective of the pipeline (default: yes, but not with --paper)"
-        )
-    beyond(
-        "--submeshes SPACE  all (default), or power-of-two: whole nodes only in numbers that are powers of two",
-        default="all",
-    )
-    beyond("--imbalance X  fraction by which a stage's FLOPs may deviate from its share of the devices", float)
-    beyond(
-        "--collective-overlap X  share of the shorter of a collective and the computation beside it that overlaps: 0 "
-        "(default) to 1",
-        float,
-    )
-    beyond(
-        "--expert-imbalance X  mixture of experts: rows of the busiest device over the mean, where devices hold "
-        "different experts (default: 1, an even load)",
-        float,
-    )
-    beyond(
-        "--expert-capacity X  mixture of experts: rows that each expert computes over the mean, padded or dropped "
-        "(default: none)",
-        float,
-    )
-    beyond("--gradient-overlap X  the same for gradient sums and the backward pass", float)
-    beyond(
-        "--pin NAME=SPEC  fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
-        "(see `show --stage`)",
-        several=True,
-    )
-    beyond("--forbid NAME=SPEC  exclude a sharding spec, in the form of --pin", several=True)
-    beyond(
-        "--zigzag N  sequences in zig-zag order for N devices from the inputs on, 1 for natural order (default: the "
-        "faster one, where devices share a sequence)",
-        int,
-    )
-    remat = Arguments(beyond.parser.add_mutually_exclusive_group())
-    remat(
-        "--remat --rematerialization NAME  what the backward pass computes again: none, norms, attention, mlp, parts "
-        "joined by + as norms+attention, half or full (every second block, every block; all is full), checkpoints "
-        "(what the model itself checkpoints: its default), layers (every layer, as in the paper), auto (what each "
-        "stage needs); by default as the model says"
-    )
-    remat("--no-remat  the same as --remat none", action="store_const", dest="remat", const="none")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -318,13 +268,6 @@ def _with_fitting_cluster(
     with Running(cache=cache, cancel=cancel).resources() as resources:
         graph = captured(request, resources)
     return with_fitting_cluster(error, graph, request, cancel=cancel)
-
-
-def _count(text: str) -> int | str:
-    try:
-        return "auto" if text.strip().lower() == "auto" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
 
 
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
