@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning, worker_side
-from alpa_explore.attached.calibrations import calibrate_on
-from alpa_explore.attached.cluster_of import cluster_of
+from alpa_explore.attached.cluster_of import calibrate_on, cluster_of
 from alpa_explore.attached.connection import call, call_one, connected, scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
@@ -30,8 +29,7 @@ from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.execution.tasks import TaskCount
-from alpa_explore.store.forms import conform
-from alpa_explore.store.read import read_json
+from alpa_explore.store.read import conform, read_json
 from alpa_explore.store.records import plain, record
 from alpa_explore.store.write import write_text
 

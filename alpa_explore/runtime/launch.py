@@ -25,8 +25,8 @@ from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check
+from alpa_explore.programs.lowering.decision import program_schedule
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.attempts import Attempt, Replan, check_again, check_replanned, cluster_left, plan_again, words
 from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description, model_digest

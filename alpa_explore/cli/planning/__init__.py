@@ -8,8 +8,7 @@
     baselines   compare a plan with manual parallelism
     layouts     every uniform layout of a model on a cluster
     scale       where a model fits, by device and number of nodes
-    baseline_option  `plan --baseline`: a plan by hand
-    from_layout  `plan --from-layout`: a plan that is never slower than a uniform layout
+    from_layout  `plan --baseline`: a plan by hand; `--from-layout`: a plan that is never slower than a uniform layout
     known_answer  what `plan` printed and wrote for the same question before
     predict     predict measured training runs, by `validation`, and score the predictions
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore import units
 from alpa_explore.cli.options import HOSTS, LAYERING, MODEL, QUESTION, STATES, chosen_cluster, chosen_model
 from alpa_explore.cli.output import check_file, complain, json_text, write_file
-from alpa_explore.cli.planning.baseline_option import chosen_baseline
-from alpa_explore.cli.planning.from_layout import check_from_layout, faster_sentence, with_layout
+from alpa_explore.cli.planning.from_layout import check_from_layout, chosen_baseline, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import AUTO, PipelineOptions

@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.3
 
 def run(options: argparse.Namespace) -> int:
     """Print the lines."""
-    from alpa_explore.runtime.logs import LogReader
+    from alpa_explore.runtime.reports import LogReader
 
     reader = LogReader(Path(options.folder), options.rank)
     while True:

@@ -43,7 +43,7 @@ exit codes: 0 done, 2 bad input, hosts that cannot be planned for"""
 def run(options: argparse.Namespace) -> int:
     """Attach, print both tables, write the file."""
     from alpa_explore.attached.attach import attached_document, load_attached, save_attached
-    from alpa_explore.attached.starting import SLURM, SSH, scheduler_of
+    from alpa_explore.attached.connection import SLURM, SSH, scheduler_of
     from alpa_explore.cluster.files import is_file_name
     from alpa_explore.errors import OptionError
 
@@ -109,8 +109,7 @@ def _calibrate(options: argparse.Namespace, attached: Attached) -> None:
 
 
 def _print_hosts(attached: Attached) -> None:
-    from alpa_explore.attached.hosts import differences, differences_from_here
-    from alpa_explore.attached.tables import host_rows
+    from alpa_explore.attached.hosts import differences, differences_from_here, host_rows
 
     print(render_table(host_rows(attached.hosts)), flush=True)
     for text in differences(attached.hosts):
@@ -120,7 +119,7 @@ def _print_hosts(attached: Attached) -> None:
 
 
 def _print_links(attached: Attached) -> None:
-    from alpa_explore.attached.tables import link_rows
+    from alpa_explore.attached.hosts import link_rows
 
     if attached.links:
         print(f"\n{render_table(link_rows(attached.links))}")

@@ -27,7 +27,7 @@ import psutil
 
 from alpa_explore.execution.hosts import machine, network
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import said, say
+from alpa_explore.runtime.folder import said, say
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
 from alpa_explore.store.code_version import source_digest

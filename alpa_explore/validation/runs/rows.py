@@ -21,17 +21,20 @@ from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
 from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
-from alpa_explore.validation.runs.columns import (
+from alpa_explore.validation.runs.nearest import is_silent
+from alpa_explore.validation.runs.refusals import (
     COLUMNS,
     VTRAIN,
     Cells,
+    Kind,
+    cells_faults,
     is_vtrain,
     known_columns,
+    layout_faults,
     parse,
+    stage_faults,
     unknown_columns,
 )
-from alpa_explore.validation.runs.nearest import is_silent
-from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
