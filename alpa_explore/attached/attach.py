@@ -27,8 +27,7 @@ from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
-from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import TaskCount
+from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.store.read import conform, read_json
 from alpa_explore.store.records import plain, record
 from alpa_explore.store.write import write_text

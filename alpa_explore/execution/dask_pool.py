@@ -20,8 +20,8 @@ import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
+from alpa_explore.execution.progress import NOTHING_SHARED, TaskCount, Work, call
 from alpa_explore.execution.quiet import quiet_client
-from alpa_explore.execution.tasks import NOTHING_SHARED, TaskCount, Work, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client

@@ -29,8 +29,13 @@ from alpa_explore.programs.lowering.decision import program_schedule
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.attempts import Attempt, Replan, check_again, check_replanned, cluster_left, plan_again, words
-from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description, model_digest
-from alpa_explore.runtime.checkpoints.find import checkpoints_of, find_checkpoint
+from alpa_explore.runtime.checkpoints.description import (
+    MOST_SEED,
+    Description,
+    checkpoints_of,
+    find_checkpoint,
+    model_digest,
+)
 from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder, replace_text

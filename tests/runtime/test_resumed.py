@@ -15,7 +15,7 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import RunError
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
 from alpa_explore.runtime.checkpoints.stored import StoredState, write_shard
 from alpa_explore.runtime.folder import REQUESTED, say
 from alpa_explore.runtime.launch import launch

@@ -40,8 +40,8 @@ COMMAND = f"""launch  train with a plan
 --checkpoint-every N (int)  write the whole state every N steps, keep the last two
 --retries N (int, = 0)  after the loss of a process, host or link go on from the last checkpoint, up to N times;
     planned again where too few hosts are left, and back under the first plan when all answer again
---resume DIR  go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and
-    global batch. --steps counts from the start of training
+--resume DIR  go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model
+    and global batch. --steps counts from the start of training
 --image IMAGE  container image with alpa-explore, for --target kubernetes
 --claim NAME  volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)
 --save DIR  write the trained weights (torch.distributed.checkpoint) into a new folder
