@@ -77,7 +77,12 @@ class Row:
 
     def refused(self, kind: Kind, reason: str) -> RefusedRow:
         """The same as a row that is not priced."""
-        return RefusedRow(kind=kind, reason=reason, **{field.name: getattr(self, field.name) for field in fields(Row)})
+        return RefusedRow(kind=kind, reason=reason, **self.known)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(Row)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,25 +222,19 @@ def _row(header: Sequence[str], values: Sequence[str], file: str, line: int, vtr
     if len(values) != len(header):
         return Row(file=file, line=line).refused(Kind.CELL, f"{len(values)} cells, but {len(header)} columns")
     cells = parse(header, values, vtrain=vtrain)
-    made = cells_faults(cells) or _measured(cells, file, line)
-    if isinstance(made, MeasuredRow):
-        return made
-    return _known(cells, file, line).refused(*made)
-
-
-def _known(cells: Cells, file: str, line: int) -> Row:
-    names = ("model", "status", "gpu_type", "framework")
     memory = cells.real["memory_gib"]
-    return Row(
+    row = Row(
         file=file,
         line=line,
-        **{name: cells.text[name] for name in names},
+        **{name: cells.text[name] for name in ("model", "status", "gpu_type", "framework")},
         measured_seconds=cells.real["step_s"],
         measured_bytes=memory and memory * _GIB,
     )
+    made = cells_faults(cells) or _measured(cells, row)
+    return made if isinstance(made, MeasuredRow) else row.refused(*made)
 
 
-def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, str]:
+def _measured(cells: Cells, row: Row) -> MeasuredRow | tuple[Kind, str]:
     """The row, or why it is none; the cells have all that `cells_faults` asks for."""
     numbers = _completed(cells)
     missing = [name for name in ("dp", "gpus", "micro_batch", "global_batch", "ffn") if not numbers.get(name)]
@@ -258,13 +257,10 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         except OptionError as error:
             return Kind.CONTRADICTION, str(error)
     tied = cells.whole["tied"]
+    sizes: dict[str, Any] = {name: numbers[name] for name in ("layers", "hidden", "heads", "kv_heads", "ffn")}
     architecture = Architecture(
         kind=kind,
-        layers=numbers["layers"],
-        hidden=numbers["hidden"],
-        heads=numbers["heads"],
-        kv_heads=numbers["kv_heads"],
-        ffn=numbers["ffn"],
+        **sizes,
         vocabulary=numbers["vocab"],
         tied=kind == "gpt" if tied is None else bool(tied),
         decoder=decoder,
@@ -272,26 +268,19 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
     )
     degrees: dict[str, Any] = {field: numbers[column] for column, field in _LAYOUT.items()}
     seconds = _seconds(cells, numbers, architecture)
-    memory = cells.real["memory_gib"]
+    known = {"status": row.status or ("ok" if seconds is not None else ""), "measured_seconds": seconds}
     return MeasuredRow(
-        file=file,
-        line=line,
-        model=text["model"],
+        **{**row.known, **known},
         architecture=architecture,
         sequence=numbers["seq"],
         global_batch=numbers["global_batch"],
         layout=replace(Layout(), **degrees),
         devices=numbers["gpus"],
-        gpu_type=text["gpu_type"],
         devices_per_node=numbers["gpus_per_node"],
         zero_stage=cells.whole["zero_stage"],
         recompute=text["recompute"] or "not stated",
         precision=text["precision"] or "bf16",
         schedule=schedule,
-        framework=text["framework"],
-        status=text["status"] or ("ok" if seconds is not None else ""),
-        measured_seconds=seconds,
-        measured_bytes=memory and memory * _GIB,
         source=text["source"],
         note=text["note"],
     )
