@@ -75,20 +75,13 @@ def _host(address: str, workers: list[str], reports: dict[str, Any], known: dict
         )
     first = good[0]
     gpus = {gpu["uuid"]: Gpu(**gpu) for report in good for gpu in report["gpus"]}
-    return Host(
-        name=first["name"],
-        address=address,
-        workers=tuple(workers),
-        versions=Versions(**first["versions"]),
-        cpu=first["cpu"],
-        cores=first["cores"],
-        memory_bytes=first["memory_bytes"],
-        free_bytes=first["free_bytes"],
-        gpus=tuple(gpus[uuid] for uuid in sorted(gpus)),
-        machine=first["machine"],
-        namespace=first["namespace"],
-        rdma=tuple(first["rdma"]),
-    )
+    found = {
+        **first,
+        "versions": Versions(**first["versions"]),
+        "gpus": tuple(gpus[uuid] for uuid in sorted(gpus)),
+        "rdma": tuple(first["rdma"]),
+    }
+    return Host(address=address, workers=tuple(workers), **found)
 
 
 def _chosen(hosts: list[Host], names: Sequence[str]) -> list[Host]:

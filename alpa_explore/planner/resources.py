@@ -89,7 +89,7 @@ class Running:
         """Resources that are closed at the end of the block."""
         with ExitStack() as stack:
             executor = stack.enter_context(Executor(self.scheduler, warm_up=warm_up_worker))
-            store = stack.enter_context(solve_cache()) if self.cache else None
+            store = solve_cache() if self.cache else None
             yield Resources(executor=executor, store=store, progress=self.progress, cancel=self.cancel)
 
 

@@ -2,8 +2,8 @@
 
 Read in this order:
 
-    instruction   the instructions: load, compute, collective, send, receive, …; values and boxes
-    program       a program: instructions per stage, action and rank, with a schedule that orders the tasks
+    program       the instructions: load, compute, collective, send, receive, …; values and boxes; a program:
+                  instructions per stage, action and rank, with a schedule that orders the tasks
     lowering/     from the decisions of a plan to a program
     check         static checks: values, messages, deadlocks
     execution/    what an instruction does on a rank; the interpreter; rehearsals for memory

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.programs.instruction import (
+from alpa_explore.programs.program import (
     Accumulate,
     Assign,
     Box,
@@ -14,11 +14,11 @@ from alpa_explore.programs.instruction import (
     Instruction,
     Load,
     Optimize,
+    Program,
     Receive,
     Send,
     Slice,
 )
-from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
 from alpa_explore.sharding.local.steps import Reduction
 

@@ -36,8 +36,7 @@ import cloudpickle
 import torch
 
 from alpa_explore.programs.execution.execute import Values
-from alpa_explore.programs.instruction import Collective, Receive, Send
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Collective, Program, Receive, Send
 from alpa_explore.runtime.checkpoints.description import INDEX
 from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
 from alpa_explore.runtime.checkpoints.stored import StoredState

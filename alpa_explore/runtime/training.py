@@ -12,8 +12,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.records import ModelSummary
 from alpa_explore.programs.execution.execute import Values
-from alpa_explore.programs.instruction import Count, Load
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Count, Load, Program
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
 

@@ -15,8 +15,7 @@ import torch
 
 from alpa_explore.graph import TensorKind
 from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values
-from alpa_explore.programs.instruction import Box, Collective, Count, Receive, Send
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Box, Collective, Count, Program, Receive, Send
 from alpa_explore.schedules.task import Action, Task
 from alpa_explore.sharding.reshard import StepKind
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from alpa_explore.graph import Argument, Operator, Ref, TrainingGraph
-from alpa_explore.programs.instruction import Box, Collective, Compute, Count, Instruction, Receive, Send, Slice
 from alpa_explore.programs.lowering.decision import StageDecision
+from alpa_explore.programs.program import Box, Collective, Compute, Count, Instruction, Receive, Send, Slice
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 from alpa_explore.sharding.local.local_call import LocalCall, LocalCollective, localize, localize_over_total
 from alpa_explore.sharding.reshard import Step, StepKind

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import torch
 
 from alpa_explore.errors import CheckpointError
-from alpa_explore.programs.instruction import Box
+from alpa_explore.programs.program import Box
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, Chunk, StoredTensor, read_index, torch_dtype
 

@@ -26,7 +26,7 @@ from torch._C._distributed_c10d import Store
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
-from alpa_explore.programs.instruction import Compute, Instruction
+from alpa_explore.programs.program import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
