@@ -42,7 +42,7 @@ from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folde
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
 from alpa_explore.runtime.targets.target import Left, Target, find_target
-from alpa_explore.runtime.training import Data, OwnModel, training
+from alpa_explore.runtime.training import Data, OwnModel, own_model, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
 
@@ -272,14 +272,9 @@ def request_of(
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
     chosen.check(plan, device)
     program_schedule(plan, schedule)
-    if model is None:
+    own = own_model(model, example_inputs, loss, data)
+    if own is None:
         check_recipe(plan.model.recipe, allow_import=allow_import)
-    elif example_inputs is None and data is None:
-        raise OptionError(
-            "A model of your own needs data",
-            found="model= alone",
-            remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
-        )
     found = None if resume is None else find_checkpoint(resume)
     resumed = None if found is None else found.description
     if resumed is not None:
@@ -303,7 +298,7 @@ def request_of(
         retries=retries,
         replan=replan,
         frozen_buffers=frozen_buffers,
-        own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
+        own=own,
         options=RunOptions(
             steps=steps,
             learning_rate=learning_rate if learning_rate is not None else resumed.learning_rate if resumed else 1e-3,

@@ -49,6 +49,20 @@ class OwnModel:
         return self.data(0) if callable(self.data) else self.data[0]
 
 
+def own_model(model: torch.nn.Module | None, example_inputs: Any, loss: Any, data: Data | None) -> OwnModel | None:
+    """The user's own model, if there is one. OptionError where it has no data."""
+    if model is None:
+        return None
+    if example_inputs is None and data is None:
+        raise OptionError(
+            "A model of your own needs data",
+            found="model= alone",
+            remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=, as for"
+            " the capture.",
+        )
+    return OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Microbatches:
     """Number of a microbatch -> its inputs, by tensor of the graph. It is sent to the ranks."""

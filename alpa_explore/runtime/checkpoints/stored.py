@@ -43,7 +43,7 @@ def write_shard(folder: Path, place: int, pieces: Iterable[Piece]) -> dict[str, 
                 whole = whole.clone()  # torch.save writes the whole storage of a view
             written.write(bytes(-stream.tell() % tuning.ALIGNMENT_BYTES))
             begin = stream.tell()
-            _save(whole, written)
+            save(whole, written)
             end = stream.tell()
             entries.append(
                 {
@@ -84,9 +84,10 @@ class _Digested:
         self.stream.flush()
 
 
-def _save(value: torch.Tensor, stream: _Digested) -> None:
+def save(value: Any, stream: Any) -> None:
+    """Write what `torch.save` does to a stream. OSError where the disk is full."""
     try:
-        torch.save(value, stream)  # type: ignore[arg-type]  # writing is all that it does with it
+        torch.save(value, stream)
     except RuntimeError as error:  # torch replaces the error of the stream: the disk is full
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None

@@ -29,8 +29,6 @@ class Architecture(Sizes):
     decoder: DecoderConfig | None = None
     """The config of a model with experts, latent or windowed attention, or with heads of another size than hidden /
     heads; None for others."""
-    spelled_out: bool = False
-    """Whether a GPT's attention is two products and a softmax, whatever the software."""
 
     @property
     def experts(self) -> int:
@@ -64,9 +62,7 @@ class Architecture(Sizes):
             return LlamaConfig(**sizes, **more)
         plain = self.kind == "gpt"
         # The Megatron of 2021 and its fork spell attention out.
-        spelled_out = (
-            (self.spelled_out or software in SPELLED_OUT) and plain and self.kv_heads == self.heads and self.tied
-        )
+        spelled_out = software in SPELLED_OUT and plain and self.kv_heads == self.heads and self.tied
         if spelled_out and self.ffn % self.hidden == 0:
             return GPTConfig(**sizes, mlp_ratio=self.ffn // self.hidden)
         return GPTConfig(

@@ -16,7 +16,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.accuracy.measured_run import FAILED, RAN
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
@@ -107,11 +106,6 @@ class MeasuredRow(Row):
     schedule: str
     source: str
     note: str
-
-    @property
-    def ran(self) -> bool | None:
-        """Whether it fitted and ran; None where the source does not say."""
-        return True if self.status in RAN else False if self.status in FAILED else None
 
     @property
     def faulty(self) -> bool:
