@@ -57,8 +57,8 @@ def own_model(model: torch.nn.Module | None, example_inputs: Any, loss: Any, dat
         raise OptionError(
             "A model of your own needs data",
             found="model= alone",
-            remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=, as for"
-            " the capture.",
+            remedy="Give example_inputs=, as for the capture, or data= (a list of microbatches, or a function "
+            "number -> microbatch).",
         )
     return OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data)
 
