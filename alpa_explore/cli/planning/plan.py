@@ -1,14 +1,24 @@
-"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan a model, print a summary, write the plan file and a page."""
+"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan a model, print a summary, write the plan file and a page.
+
+What was printed and written for the same question before comes from the cache (`KnownAnswer`). The question is
+everything on which the answer depends: the model and the cluster with all their figures, every option, and in the
+header of the entry a digest of all sources of alpa_explore and of the libraries. An answer holds texts alone: what is
+printed, the plan file, the page. So it needs neither a graph nor a solver, and starts no worker. Each text is kept when
+it is first asked for; where one of those asked for is missing, the plan is made again from the cached solves, which
+gives the same plan.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +27,24 @@ from alpa_explore.cli.options import HOSTS, LAYERING, MODEL, QUESTION, STATES, c
 from alpa_explore.cli.output import check_file, complain, json_text, write_file
 from alpa_explore.cli.planning.from_layout import check_from_layout, chosen_baseline, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
+from alpa_explore.models.catalog import CatalogEntry, microbatch_size
+from alpa_explore.plans.file.document import OF_ONE_RUN
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
+from alpa_explore.store.cache import SolveCache
+from alpa_explore.store.code_version import code_version
 from alpa_explore.units import printable
 
 if TYPE_CHECKING:
-    from alpa_explore.cluster import Cluster
     from alpa_explore.planner.request import PlanRequest
+
 
 COMMAND = f"""plan  plan a model on a cluster
     Plan the training of a model on a cluster.
@@ -102,13 +118,62 @@ _REMATERIALIZATION: dict[str | None, bool | str | None] = {"all": True, "none": 
 
 _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
 """Options that are figures of the device."""
+_ALL_SOURCES = (".",)
+_LIBRARIES = ("highspy", "numba", "numpy", "plotly", "pulp", "torch", "transformers")
+_WITHOUT_INFLUENCE = ("run", "output", "html", "json", "model", "hf", "sequence", "cluster")
+"""Options that say where the answer goes, or that the model and the cluster hold."""
+
+PRINTED, PRINTED_JSON, PLAN_FILE, PAGE = "printed", "printed as JSON", "plan file", "page"
+
+
+class KnownAnswer:
+    """The texts of the answer to one question, as far as they are known."""
+
+    def __init__(self, options: argparse.Namespace, model: CatalogEntry, cluster: Cluster) -> None:
+        given = sorted((name, value) for name, value in vars(options).items() if name not in _WITHOUT_INFLUENCE)
+        question = repr((given, model, cluster, sys.version))
+        self._key = f"answer {hashlib.blake2b(question.encode(), digest_size=20).hexdigest()}"
+        self.wanted = (
+            PRINTED_JSON if options.json else PRINTED,
+            *((PLAN_FILE,) if options.output is not None else ()),
+            *((PAGE,) if options.html is not None else ()),
+        )
+
+    @cached_property
+    def _store(self) -> SolveCache:
+        return open_answers()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the cache. That an entry is of another version is reported with the solves."""
+        return tuple(warning for warning in self._store.warnings if "of another version" not in warning)
+
+    def texts(self) -> dict[str, str] | None:
+        """The texts that are wanted, if all of them are known."""
+        texts = {}
+        for kind in self.wanted:
+            entry = self._store.get(f"{self._key} {kind}")
+            if entry is None or not isinstance(entry.get("text"), str):
+                return None
+            texts[kind] = entry["text"]
+        return texts
+
+    def keep(self, plan: PlanValue, texts: Mapping[str, str]) -> None:
+        """Keep the texts of `plan`, unless they hold a warning about this run."""
+        if any(warning.startswith(OF_ONE_RUN) for warning in plan.warnings):
+            return
+        for kind, text in texts.items():
+            self._store.put(f"{self._key} {kind}", {"text": text})
+
+
+def open_answers() -> SolveCache:
+    """The cache of answers of this code, with these libraries."""
+    return SolveCache(code_version=code_version(_ALL_SOURCES, _LIBRARIES))
 
 
 def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
-    # Check the input before the planner, and with it torch, is imported.
-    from alpa_explore.models.catalog import microbatch_size
-
+    # The input is checked before the planner, and with it torch, is imported.
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         check_file(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
@@ -126,8 +191,6 @@ def run(options: argparse.Namespace) -> int:
     cluster = chosen_cluster(options, _attached(options) if options.cluster == ATTACHED else None, **changes)
     known = None
     if by_hand is None and not options.no_cache and options.cluster != ATTACHED:
-        from alpa_explore.cli.planning.known_answer import KnownAnswer
-
         known = KnownAnswer(options, model, cluster)
         if (texts := known.texts()) is not None:
             print(f"{model.name} on {cluster}, {sizes}: planned before, read from the cache", file=sys.stderr)
@@ -190,9 +253,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[str, str]:
-    """The texts of the answer that the options ask for, by the names of `known_answer`; `faster` is a sentence about a
+    """The texts of the answer that the options ask for, by kind; `faster` is a sentence about a
     layout that is faster."""
-    from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
     from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
     texts = {}
@@ -216,8 +278,6 @@ def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[st
 
 def _give(texts: Mapping[str, str], options: argparse.Namespace) -> None:
     """Write the requested files, print their names to stderr, and print the answer."""
-    from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
-
     write_file(options.output, lambda: texts[PLAN_FILE], "The plan")
     write_file(options.html, lambda: texts[PAGE])
     print(texts[PRINTED_JSON if options.json else PRINTED])
