@@ -82,22 +82,13 @@ def run(options: argparse.Namespace) -> int:
 
         line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
         graph = microbatch_graph(model.reference, b, precision=options.precision, global_batch=batch)
-        automatic = interface.plan(
-            graph,
-            cluster,
-            num_microbatches=b,
-            delta=options.delta,
-            num_layers=options.layers,
-            rematerialization=options.remat,
-            cache=not options.no_cache,
-            progress=line,
-        )
         settings = {
             "num_microbatches": b,
             "num_layers": options.layers,
             "delta": options.delta,
             "rematerialization": options.remat,
         }
+        automatic = interface.plan(graph, cluster, **settings, cache=not options.no_cache, progress=line)
         priced, refused = _priced(graph, cluster, degrees, settings, line)
     plans = [automatic, *priced]
     if options.html is not None:
