@@ -131,15 +131,11 @@ class DaskPool:
             # the batches are submitted, else the scheduler would place them all on the worker that has it.
             common = self.client.submit(_unpack, _pack(work.shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
-            self._check_shared(self._next(finished, work), work.counter)
+            if (sent := self._next(finished, work)).status != "finished":
+                self._outcome(sent, work.counter)  # raises what kept it from a worker, such as a missing module
             last = self._last_shared = work.shared, common
         self.client.replicate(last[1])  # workers may have come since
         return last[1]
-
-    def _check_shared(self, common: Future, counter: TaskCount) -> None:
-        """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
-        if common.status != "finished":
-            self._outcome(common, counter)
 
     def wait(self, stop: threading.Event | None = None) -> int:
         """Wait for a first worker, and shortly for all expected ones; the number of threads that they have together.
