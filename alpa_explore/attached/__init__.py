@@ -8,15 +8,13 @@ Read in this order:
 
     tuning         sizes and time limits of the measurements
     hosts          a host: its devices, memory and versions; in what hosts differ; a link between two: latency, and
-                   seconds by message size
+                   seconds by message size; both as rows of tables
     worker_side    what runs on a worker: describe its host, listen, transfer
-    connection     which addresses may be connected to, and calls of functions on workers
-    starting       workers started by SSH or in an allocation of Slurm, where there is no scheduler yet
-    calibrations   device files kept by machine, and the measurement of one on a worker
-    cluster_of     the cluster of equal hosts, or why there is none
+    connection     which schedulers may be connected to, or are started by SSH or in an allocation of Slurm; calls of
+                   functions on their workers
+    cluster_of     the cluster of equal hosts, by the device file that is kept for such a machine, or why there is none
     attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`, also as a
                    cluster file, which `--cluster FILE` reads
-    tables         hosts and links as rows of tables
     profile        time the kernels of a plan on the hosts, or here: `profile`
 
 Nothing here starts a run. Dask and torch are imported when they are needed.

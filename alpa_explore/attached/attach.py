@@ -20,18 +20,15 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning, worker_side
-from alpa_explore.attached.calibrations import calibrate_on
-from alpa_explore.attached.cluster_of import cluster_of
+from alpa_explore.attached.cluster_of import calibrate_on, cluster_of
 from alpa_explore.attached.connection import call, call_one, connected, scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
-from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import TaskCount
-from alpa_explore.store.forms import conform
-from alpa_explore.store.read import read_json
+from alpa_explore.execution.progress import ProgressCallback, TaskCount
+from alpa_explore.store.read import conform, read_json
 from alpa_explore.store.records import plain, record
 from alpa_explore.store.write import write_text
 
@@ -78,20 +75,13 @@ def _host(address: str, workers: list[str], reports: dict[str, Any], known: dict
         )
     first = good[0]
     gpus = {gpu["uuid"]: Gpu(**gpu) for report in good for gpu in report["gpus"]}
-    return Host(
-        name=first["name"],
-        address=address,
-        workers=tuple(workers),
-        versions=Versions(**first["versions"]),
-        cpu=first["cpu"],
-        cores=first["cores"],
-        memory_bytes=first["memory_bytes"],
-        free_bytes=first["free_bytes"],
-        gpus=tuple(gpus[uuid] for uuid in sorted(gpus)),
-        machine=first["machine"],
-        namespace=first["namespace"],
-        rdma=tuple(first["rdma"]),
-    )
+    found = {
+        **first,
+        "versions": Versions(**first["versions"]),
+        "gpus": tuple(gpus[uuid] for uuid in sorted(gpus)),
+        "rdma": tuple(first["rdma"]),
+    }
+    return Host(address=address, workers=tuple(workers), **found)
 
 
 def _chosen(hosts: list[Host], names: Sequence[str]) -> list[Host]:

@@ -31,7 +31,7 @@ async def described() -> dict[str, Any]:
 
 
 def describe() -> dict[str, Any]:
-    """The host of this process: names, versions, devices and memory, as JSON can hold them."""
+    """The host of this process by the fields of `Host`, as JSON can hold them."""
     import psutil  # distributed depends on it
 
     memory = psutil.virtual_memory()

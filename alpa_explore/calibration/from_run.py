@@ -22,14 +22,12 @@ from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
-from alpa_explore.programs.instruction import Compute, Optimize
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Compute, Optimize, Program
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
-from alpa_explore.store.forms import EACH, conform
-from alpa_explore.store.read import read_json
+from alpa_explore.store.read import EACH, conform, read_json
 
 _MOST_BYTES = 2**28
 """Of a report; the measured times of a rank have some megabytes."""

@@ -1,12 +1,12 @@
 """The command line: `alpa-explore COMMAND …`, one file per command.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
-Ctrl-C. Every command has `add(command)`, which calls `command('NAME  what it does', …)` and adds arguments, and
-`run(options)`, which returns the exit code. Heavy packages (torch above all) are imported in `run`, after everything
-that can be wrong with the input has been checked.
+Ctrl-C. Every command has a text `COMMAND`, its --help as `options` reads it, perhaps an `EPILOG`, and `run(options)`,
+which returns the exit code. Heavy packages (torch above all) are imported in `run`, after everything that can be wrong
+with the input has been checked.
 
     output, progress_line    what all commands print with
-    options                  the arguments of a command, a line each as in its --help; those that several ask
+    options                  the texts of commands as parsers; arguments that several commands have
     models, clusters, validation          what is built in: catalogue, device presets, measured runs
     planning/                plan, show, simulate, export, report, baselines, layouts, scale, predict
     solve, compare_solvers, coverage      the sharding problem of a stage
@@ -25,12 +25,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli import app, clusters, compare_solvers, course, coverage, lab, models, solve, validation
-from alpa_explore.cli.options import Arguments
+from alpa_explore.cli.options import add_command
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, profile, program, verify
@@ -83,18 +83,10 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
     added = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., Arguments]:
-        def made(line: str, description: str, epilog: str | None = None) -> Arguments:
-            name, _, words = line.partition("  ")
-            one: argparse.ArgumentParser = added.add_parser(name, help=words, description=description, epilog=epilog)
-            one.set_defaults(run=run, commands=of_commands)
-            of_commands[name] = one
-            return Arguments(one)
-
-        return made
-
     for command in _COMMANDS:
-        command.add(of(command.run))
+        one = add_command(added, command.COMMAND, getattr(command, "EPILOG", None))
+        one.set_defaults(run=command.run, commands=of_commands)
+        of_commands[one.prog.rpartition(" ")[2]] = one
     return root, of_commands
 
 

@@ -5,24 +5,18 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.cli.lab import check_port, explorer_file
 from alpa_explore.errors import MissingPackageError
 
+COMMAND = """app  open the explorer without a notebook (needs voila)
+    Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.
+--no-browser  print the address instead of opening it
+--port N (int)  port of the server (default: the first free one from 8866)
+--theme (light|dark, = light)  colour theme (default: light)"""
+
 EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget")
 """The JupyterLab extensions that the explorer needs. Others may need parts of JupyterLab that voila lacks."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "app  open the explorer without a notebook (needs voila)",
-        "Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
-    )
-    argument("--no-browser  print the address instead of opening it")
-    argument("--port N  port of the server (default: the first free one from 8866)", int)
-    argument("--theme  colour theme (default: light)", choices=("light", "dark"), default="light")
 
 
 def run(options: argparse.Namespace) -> int:

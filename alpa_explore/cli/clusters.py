@@ -7,20 +7,15 @@ from alpa_explore import units
 from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
 
+COMMAND = """clusters  list the devices that a cluster can have
+    List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.
+--json  print JSON"""
+
 _NOTE = """
 A cluster is NODESxDEVICES:DEVICE, such as 2x8:a100. Links: bandwidth
 of one device inside a node and of a whole node between nodes; then latency.
 
 Sources"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "clusters  list the devices that a cluster can have",
-        "List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
-    )
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_figure, add_model, chosen_model
+from alpa_explore.cli.options import FIGURE, MODEL, chosen_model
 from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
@@ -30,7 +30,19 @@ _COLUMNS = (
     "solver variables constraints build_seconds solve_seconds repair_seconds total_seconds objective_seconds "
     "gap_fraction own_gap_fraction differing_nodes batch_only_fraction own_batch_only_fraction"
 )
-_EPILOG = """example:
+COMMAND = f"""compare-solvers  solve one stage by each formulation of the sharding problem
+    Solve one stage of a model by each formulation, and compare them under the same exact costs.
+{MODEL}
+--mesh AxB (required)  logical mesh, as in 16x8 or 8x4x4
+--device NAME (= v100)  device of the cluster, with 8 per node (default: v100)
+--layers A-B  layers of the stage, as in 3-5 (default: the middle one)
+--num-layers L (int)  number of layers into which operators are clustered (default: one per repeated module of the
+    model)
+-B --num-microbatches N (int)  microbatches (default: the paper's)
+--solvers NAMES  some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too large)
+--time-limit S (float, = 60)  seconds for each solve (default: 60)
+{FIGURE}"""
+EPILOG = """example:
   alpa-explore compare-solvers gpt-1.3b --mesh 16x8 -B 32
 
 By default the stage is the middle block of the model (of h.0, h.1, …). The "own" columns are the solution of the
@@ -38,31 +50,6 @@ formulation itself, before descent and joint repair under the exact costs; "–"
 share of operators that every mesh axis shards along the batch.
 
 exit codes: 0 done, 2 bad input"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "compare-solvers  solve one stage by each formulation of the sharding problem",
-        "Solve one stage of a model by each formulation, and compare them under the same exact costs.",
-        _EPILOG,
-    )
-    add_model(argument)
-    argument("--mesh AxB  logical mesh, as in 16x8 or 8x4x4", required=True)
-    argument("--device NAME  device of the cluster, with 8 per node (default: v100)", default="v100")
-    argument("--layers A-B  layers of the stage, as in 3-5 (default: the middle one)")
-    argument(
-        "--num-layers L  number of layers into which operators are clustered (default: one per repeated module of "
-        "the model)",
-        int,
-    )
-    argument("-B --num-microbatches N  microbatches (default: the paper's)", int)
-    argument(
-        "--solvers NAMES  some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too "
-        "large)"
-    )
-    argument("--time-limit S  seconds for each solve (default: 60)", float, default=60.0)
-    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:

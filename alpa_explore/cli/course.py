@@ -3,30 +3,24 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.cli.output import answer, wrote
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "course  the course: list its lessons, build it as a website, or write an examination",
-        "list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a website "
-        "with live figures and quizzes, which needs no kernel, no network and no server. exam: write questions and, "
-        "apart from them, answers, with the numbers of each seed. sync: write nbgrader's "
-        "metadata and the table of the index again, after a lesson or an exercise was changed.",
-    )
-    argument.parser.add_argument("action", type=str.lower, choices=("list", "build", "exam", "sync"))
-    argument("--notebooks FOLDER  the folder of the lessons (default: that of the source)")
-    argument("-o --output FOLDER  build, exam: where the website or the questions go")
-    argument("--repository URL  build: the address of the source, which pages link; on GitHub also Binder")
-    argument("--lesson NUMBER  build, exam: only this lesson; may be repeated", several=True)
-    argument("--seed NAME  exam: a file for this name; may be repeated (default: A)", several=True)
-    argument("--json  list: print JSON")
+COMMAND = """course  the course: list its lessons, build it as a website, or write an examination
+    list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a website with live
+    figures and quizzes, which needs no kernel, no network and no server. exam: write questions and, apart from them,
+    answers, with the numbers of each seed. sync: write nbgrader's metadata and the table of the index again, after a
+    lesson or an exercise was changed.
+action (list|build|exam|sync)
+--notebooks FOLDER  the folder of the lessons (default: that of the source)
+-o --output FOLDER  build, exam: where the website or the questions go
+--repository URL  build: the address of the source, which pages link; on GitHub also Binder
+--lesson NUMBER (several)  build, exam: only this lesson; may be repeated
+--seed NAME (several)  exam: a file for this name; may be repeated (default: A)
+--json  list: print JSON"""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,25 +2,19 @@
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
-from alpa_explore.cli.options import add_model, chosen_model
+from alpa_explore.cli.options import MODEL, chosen_model
 from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
+
+COMMAND = f"""coverage  show which operators of a model can be sharded
+    Show for each kind of operator of a model whether and how it can be sharded over devices.
+{MODEL}
+--json  print JSON"""
 
 _NOTE = """
 rule: a sharding rule exists, which the tests verify. discovered: no rule exists, but running the operator on small
 inputs, whole and in pieces, showed how it can be sharded. replicated: every device runs the whole operator."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "coverage  show which operators of a model can be sharded",
-        "Show for each kind of operator of a model whether and how it can be sharded over devices.",
-    )
-    add_model(argument)
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,26 +5,18 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from alpa_explore.errors import MissingPackageError, OptionError
 
+COMMAND = """lab  open JupyterLab on the tour
+    Open JupyterLab on 127.0.0.1, on the tour or a notebook of yours.
+notebook NOTEBOOK (optional)  notebook or folder to open (default: the tour; the current folder where the tour is not
+    installed)
+--no-browser  print the address instead of opening it
+--port N (int)  port of the server (default: the first free one from 8888)"""
+
 PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "lab  open JupyterLab on the tour", "Open JupyterLab on 127.0.0.1, on the tour or a notebook of yours."
-    )
-    argument(
-        "notebook NOTEBOOK  notebook or folder to open (default: the tour; the current folder where the tour is not "
-        "installed)",
-        nargs="?",
-    )
-    argument("--no-browser  print the address instead of opening it")
-    argument("--port N  port of the server (default: the first free one from 8888)", int)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,18 +8,13 @@ from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
+COMMAND = """models  list the models of the catalogue
+    List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.
+--json  print JSON"""
+
 _NOTE = """
 Sequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.
 Where no layers are named, their number follows from the blocks and the cluster."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "models  list the models of the catalogue",
-        "List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.",
-    )
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,8 +1,21 @@
-"""The arguments of commands, and what several of them ask: the model, a plan file, the cluster, the software, …"""
+"""The arguments of commands, each command a text that reads as its --help; and what several of them ask: the model, ….
+
+plan  plan a model on a cluster             the command, and its line in `alpa-explore --help`
+    Plan the training of a model.           its description; an empty line begins another line of it
+file PLAN  a file that …                    an argument; further lines are indented
+-o --output FILE  write the plan file       an option; without METAVAR it is a flag
+--cut LAYER (int, several)  start a …       in parentheses its type (`TYPES`); `several`: a list of all that are
+--delta X (float, = 0.5)  tolerance …       given; `many` words, or one that is `optional`; `required`; its default;
+--to (megatron|nemo, required)  the tool    its choices, in any case; `yes or no`: a flag with an opposite, --no-…;
+--no-remat (exclusive, remat = none)  …     what a flag sets; `exclusive`: one of these may be given
+beyond the paper:                           a group with a title of its own, up to `options:`
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,60 +25,117 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import CatalogEntry
 
-
-class Arguments:
-    """The arguments of a command, or of a group of them, each as a line that reads as in its --help."""
-
-    def __init__(self, parser: Any) -> None:
-        """`parser`: of argparse, or one of its groups."""
-        self.parser = parser
-
-    def __call__(self, line: str, kind: Any = None, *, several: bool = False, **more: Any) -> None:
-        """Add 'NAMES METAVAR  words', as in '-o --output FILE  write the plan file'; without METAVAR it is a flag.
-
-        `kind` makes a value of its text; of `choices` any case is taken. Where it may be given `several` times the
-        default is an empty list. `more` are words of argparse.
-        """
-        head, _, words = line.partition("  ")
-        names = [name for name in head.split() if name.startswith("-")] or head.split()[:1]
-        metavar = head.removeprefix(" ".join(names)).strip()
-        if several:
-            more = {"action": "append", "default": [], **more}
-        if "choices" in more:
-            more["type"] = str.lower
-        elif not metavar and "action" not in more:
-            more["action"] = "store_true"
-        elif metavar:
-            more |= {"metavar": metavar, "type": kind}
-        self.parser.add_argument(*names, help=words, **more)
-
-    def yes_or_no(self, line: str) -> None:
-        """Add a flag with an opposite, --no-…; None where neither is given."""
-        self(line, action=argparse.BooleanOptionalAction, default=None)
-
-    def group(self, title: str) -> Arguments:
-        """A group with a title of its own."""
-        return Arguments(self.parser.add_argument_group(title))
+MODEL = """\
+model MODEL (optional)  a name that `alpa-explore models` lists, or the path of a Hugging Face config.json
+--hf CONFIG  a Hugging Face config.json in place of MODEL; nothing is downloaded (needs the extra `hf`)
+--sequence S (int)  tokens of a sample (default: that of the model, 4096 for a config); also as MODEL@S"""
+CLUSTER = "--cluster NxM:DEVICE (required)  the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file"
+QUESTION = """\
+--software NAME  the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the paper's ideal
+    setting), … (default: that of the device); also as 2x8:a100@fsdp
+--global-batch N (int)  samples of an iteration (default: the model's)
+--precision NAME  dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8
+    or nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need"""
+STATES = """\
+--optimizer-states (float32|bfloat16|8-bit)  what the optimizer keeps: float32 moments and a master copy of 16-bit
+    weights, bfloat16 moments or 8-bit ones without a master copy (default: float32)"""
+LAYERING = """\
+--layers L (int)  number of layers of operators (default: the paper's)
+--delta X (float, = 0.5)  FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)"""
+NO_MICROBATCHES = """\
+-B --num-microbatches (refused)  each layout has its own number of microbatches, samples of an iteration / (samples of
+    a microbatch × DP); give the samples of an iteration with --global-batch N"""
+HOSTS = """\
+--hosts H1,H2  only these attached hosts, by name or address (default: all)
+--devices-per-node M (int)  devices of a host to plan for (default: most of them)
+--allow-remote  allow a scheduler outside this machine and private networks"""
+PLAN_FILE = "file PLAN  a file that `alpa-explore plan -o` wrote"
+ALLOW_IMPORT = "--allow-import  allow a recipe package.module:function of the plan file, which runs that code"
+FIGURE = """\
+--html FILE  write the figure as one self-contained page
+--json  print JSON"""
 
 
-def add_plan_file(argument: Arguments, metavar: str = "PLAN", **more: Any) -> None:
-    """Add the plan file that a command reads."""
-    argument(f"file {metavar}  a file that `alpa-explore plan -o` wrote", **more)
+def _count(text: str) -> int | str:
+    try:
+        return "auto" if text.strip().lower() == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
 
 
-def add_figure(argument: Arguments) -> None:
-    """Add --html, of a command with one figure, and --json."""
-    argument("--html FILE  write the figure as one self-contained page")
-    argument("--json  print JSON")
+TYPES: dict[str, Any] = {"int": int, "float": float, "count": _count}
+_SAID: dict[str, dict[str, Any]] = {
+    "several": {"action": "append", "default": []},
+    "many": {"nargs": "+"},
+    "optional": {"nargs": "?"},
+    "required": {"required": True},
+    "yes or no": {"action": argparse.BooleanOptionalAction, "default": None},
+    **{name: {"type": kind} for name, kind in TYPES.items()},
+}
 
 
-def add_model(argument: Arguments) -> None:
-    """Add MODEL, --hf and --sequence to the parser of a command."""
-    argument(
-        "model MODEL  a name that `alpa-explore models` lists, or the path of a Hugging Face config.json", nargs="?"
-    )
-    argument("--hf CONFIG  a Hugging Face config.json in place of MODEL; nothing is downloaded (needs the extra `hf`)")
-    argument("--sequence S  tokens of a sample (default: that of the model, 4096 for a config); also as MODEL@S", int)
+class _Refused(argparse.Action):
+    """An option of other commands; its words say what to give in its place."""
+
+    def __init__(self, words: str, **more: Any) -> None:
+        super().__init__(**more, help=argparse.SUPPRESS)
+        self._words = words
+
+    def __call__(self, parser: argparse.ArgumentParser, _options: argparse.Namespace, values: Any, *_: Any) -> None:
+        parser.error(f"{self.option_strings[0]} {values}: {self._words}")
+
+
+def add_command(commands: Any, text: str, epilog: str | None) -> argparse.ArgumentParser:
+    """Add the command of a text (see the module) to the subparsers; its parser."""
+    (line, description), *entries = _entries(text)
+    name, _, words = line.partition("  ")
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=description, epilog=epilog)
+    place: Any = parser
+    pair: Any = None
+    for head, words in entries:
+        if head.endswith(":"):
+            place = parser if head == "options:" else parser.add_argument_group(head[:-1])
+        elif "(exclusive" in head:
+            pair = pair or place.add_mutually_exclusive_group()
+            _add(pair, head.replace("exclusive, ", "").replace(" (exclusive)", ""), words)
+        else:
+            _add(place, head, words)
+    return parser
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """(head, words) of the command and of each of its arguments and groups."""
+    for number, entry in enumerate(re.split(r"\n(?! |\n)", text.strip())):
+        if not number:
+            line, _, description = entry.partition("\n")
+            yield line, "\n".join(" ".join(paragraph.split()) for paragraph in description.split("\n\n"))
+        else:
+            head, _, words = entry.partition("  ")
+            yield head, " ".join(words.split())
+
+
+def _add(place: Any, head: str, words: str) -> None:
+    head, _, about = head.removesuffix(")").partition(" (")
+    given = head.split()
+    names = [name for name in given if name.startswith("-")] or given[:1]
+    metavar = given[len(names) :]
+    more: dict[str, Any] = {"metavar": metavar[0] if len(metavar) == 1 else tuple(metavar)} if metavar else {}
+    for said in filter(None, about.split(", ")):
+        if said == "refused":
+            place.add_argument(*names, action=_Refused, words=words)
+            return
+        if "|" in said:
+            more |= {"choices": said.split("|"), "type": str.lower}
+        elif said.startswith("= "):
+            more["default"] = said.removeprefix("= ")
+        elif " = " in said:
+            more["dest"], _, more["const"] = said.partition(" = ")
+            more["action"] = "store_const"
+        else:
+            more |= _SAID[said]
+    if not metavar and not {"choices", "action"} & more.keys():
+        more["action"] = "store_true"
+    place.add_argument(*names, help=words, **more)
 
 
 def chosen_model(options: argparse.Namespace) -> CatalogEntry:
@@ -81,73 +151,6 @@ def chosen_model(options: argparse.Namespace) -> CatalogEntry:
     if options.hf is not None and not options.hf.endswith(".json"):
         raise OptionError("A config is a .json file", found=repr(options.hf), remedy="Give the path of a config.json.")
     return entry(options.hf or options.model, options.sequence)
-
-
-def add_cluster(argument: Arguments) -> None:
-    """Add --cluster."""
-    argument(
-        "--cluster NxM:DEVICE  the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file", required=True
-    )
-
-
-def add_hosts(argument: Arguments) -> None:
-    """Add what says which hosts of a Dask scheduler are planned for."""
-    argument("--hosts H1,H2  only these attached hosts, by name or address (default: all)")
-    argument("--devices-per-node M  devices of a host to plan for (default: most of them)", int)
-    argument("--allow-remote  allow a scheduler outside this machine and private networks")
-
-
-def add_layering(argument: Arguments) -> None:
-    """Add --layers and --delta."""
-    argument("--layers L  number of layers of operators (default: the paper's)", int)
-    argument(
-        "--delta X  FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
-        float,
-        default=0.5,
-    )
-
-
-def add_allow_import(argument: Arguments, of: str = "the plan file") -> None:
-    """Add --allow-import."""
-    argument(f"--allow-import  allow a recipe package.module:function of {of}, which runs that code")
-
-
-def add_question(argument: Arguments) -> None:
-    """Add --software, --global-batch and --precision."""
-    argument(
-        "--software NAME  the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the "
-        "paper's ideal setting), … (default: that of the device); also as 2x8:a100@fsdp"
-    )
-    argument("--global-batch N  samples of an iteration (default: the model's)", int)
-    argument(
-        "--precision NAME  dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, "
-        "fp8-current, mxfp8 or nvfp4: bf16, with linear layers and experts priced in this precision, and the casts "
-        "that they need"
-    )
-
-
-def add_states(argument: Arguments) -> None:
-    """Add --optimizer-states, which `chosen_cluster` reads."""
-    argument(
-        "--optimizer-states  what the optimizer keeps: float32 moments and a master copy of 16-bit weights, bfloat16 "
-        "moments or 8-bit ones without a master copy (default: float32)",
-        choices=("float32", "bfloat16", "8-bit"),
-    )
-
-
-class _NoMicrobatches(argparse.Action):
-    """-B of commands whose layouts have a number of microbatches each."""
-
-    def __call__(self, parser: argparse.ArgumentParser, _options: argparse.Namespace, values: Any, *_: Any) -> None:
-        parser.error(
-            f"-B {values}: each layout has its own number of microbatches, samples of an iteration / (samples of a "
-            "microbatch × DP); give the samples of an iteration with --global-batch N"
-        )
-
-
-def refuse_microbatches(argument: Arguments) -> None:
-    """Let -B, which `plan` takes, be refused with what to give in its place."""
-    argument.parser.add_argument("-B", "--num-microbatches", action=_NoMicrobatches, help=argparse.SUPPRESS)
 
 
 def chosen_cluster(options: argparse.Namespace, attached: Cluster | None = None, **changes: Any) -> Cluster:

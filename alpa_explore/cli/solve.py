@@ -18,31 +18,23 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.problem.solution import ShardingSolution
     from alpa_explore.iopddl.files import ProblemFile
 
+COMMAND = """solve  solve a sharding problem from a file
+    Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit if it has one.
+    The solution is evaluated again from the file alone before it is printed.
+file FILE  a .json or .json.gz file
+--solver NAME (= auto)  auto (default), elimination, ilp, highs or cbc
+--time-limit SECONDS (float)  stop after so many seconds, with the start and the reading of the file, with the best
+    solution so far (with a memory limit, problems of more than three million costs stop after a minute where none is
+    given)
+--best-so-far  with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far
+--json  print JSON, with the choice of every node"""
+
 EVALUATION_SECONDS = 3e-6
 """Time for a node or an edge when an answer is evaluated, printed and the process ends. Set by hand."""
 MOST_SLOWDOWN = 10.0
 """By how much that time is stretched at most on a loaded machine. Set by hand."""
 LONGEST_START_SECONDS = 30.0
 """A process that is said to be older was not started for this command. Set by hand."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "solve  solve a sharding problem from a file",
-        "Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit if it has "
-        "one. The solution is evaluated again from the file alone before it is printed.",
-    )
-    argument("file FILE  a .json or .json.gz file")
-    argument("--solver NAME  auto (default), elimination, ilp, highs or cbc", default="auto")
-    argument(
-        "--time-limit SECONDS  stop after so many seconds, with the start and the reading of the file, with the best "
-        "solution so far (with a memory limit, problems of more than three million costs stop after a minute where "
-        "none is given)",
-        float,
-    )
-    argument("--best-so-far  with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far")
-    argument("--json  print JSON, with the choice of every node")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,10 +1,16 @@
 """`alpa-explore validation`: how good the predictions are, from the measured runs that are stored with this version."""
 
 import argparse
-from typing import Any
 
 from alpa_explore.cli.output import print_json, write_file
 from alpa_explore.plans.report.text import cell, render_table
+
+COMMAND = """validation  how good the predictions are: predicted against measured runs
+    Show how far predictions are from training runs that people measured and published: by source, for the choice of
+    layouts, and where the cost model is wrong.
+--html FILE  write one self-contained page with every run
+--json  print JSON"""
+EPILOG = "Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`."
 
 _NOTE = """± is the mean error, the mean of |predicted / measured − 1|, over the runs that count: those that ran, whose
 source does not doubt their figures, and that have a prediction. 'not fitted': over those that no figure of the cost
@@ -27,18 +33,6 @@ _COLUMNS = (
     ("too_large_but_ran", "said too large, ran"),
     ("fits_but_failed", "said to fit, failed"),
 )
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "validation  how good the predictions are: predicted against measured runs",
-        "Show how far predictions are from training runs that people measured and published: by source, for the "
-        "choice of layouts, and where the cost model is wrong.",
-        "Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
-    )
-    argument("--html FILE  write one self-contained page with every run")
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,9 +3,8 @@
 Read in this order:
 
     tuning          time limits and sizes
-    progress        the progress of a pass
     available_memory  an error before the machine swaps
-    tasks           calling, counting and cancelling tasks
+    progress        the progress of a pass; calling, counting and cancelling its tasks
     quiet           silence dask when a scheduler goes
     hosts           a host as Dask workers on it see it
     local_cluster   worker processes on this machine

@@ -20,8 +20,8 @@ import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
+from alpa_explore.execution.progress import NOTHING_SHARED, TaskCount, Work, call
 from alpa_explore.execution.quiet import quiet_client
-from alpa_explore.execution.tasks import NOTHING_SHARED, TaskCount, Work, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client
@@ -113,11 +113,11 @@ class DaskPool:
                 future.add_done_callback(finished.put)
             while pending:
                 future = self._next(finished, work)
-                outcome = self._outcome(future, work.counter)
+                values, error = self._outcome(future, work.counter)
                 del pending[future.key]
-                yield from zip(keys[future.key], outcome.values, strict=False)
-                if outcome.error is not None:
-                    raise outcome.error
+                yield from zip(keys[future.key], values, strict=False)
+                if error is not None:
+                    raise error
         finally:
             if pending and self.client.status == "running":
                 with suppress(OSError):  # the connection may break just now
@@ -131,15 +131,11 @@ class DaskPool:
             # the batches are submitted, else the scheduler would place them all on the worker that has it.
             common = self.client.submit(_unpack, _pack(work.shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
-            self._check_shared(self._next(finished, work), work.counter)
+            if (sent := self._next(finished, work)).status != "finished":
+                self._outcome(sent, work.counter)  # raises what kept it from a worker, such as a missing module
             last = self._last_shared = work.shared, common
         self.client.replicate(last[1])  # workers may have come since
         return last[1]
-
-    def _check_shared(self, common: Future, counter: TaskCount) -> None:
-        """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
-        if common.status != "finished":
-            self._outcome(common, counter)
 
     def wait(self, stop: threading.Event | None = None) -> int:
         """Wait for a first worker, and shortly for all expected ones; the number of threads that they have together.
@@ -196,11 +192,12 @@ class DaskPool:
         if self.client.status != "running":
             raise self._gone("The dask scheduler is gone", "it closed the connection", counter)
 
-    def _outcome(self, future: Future, counter: TaskCount) -> _Outcome:
+    def _outcome(self, future: Future, counter: TaskCount) -> tuple[list[Any], Exception | None]:
+        """The values of a batch up to the first error, and that error."""
         try:
             if future.status in ("finished", "error"):
-                outcome: _Outcome = _unpack(future.result())
-                return outcome
+                values, error = _unpack(future.result())
+                return values, error
         except distributed.KilledWorker as error:
             raise self._gone(
                 "A task ended every worker that ran it", f"{error.allowed_failures + 1} workers died", counter
@@ -214,13 +211,6 @@ class DaskPool:
         return ExecutorError(
             what, found=f"{found}; {counter.done} of {counter.total} tasks of {counter.name} were done", remedy=_ADVICE
         )
-
-
-class _Outcome:
-    """The values of a batch up to the first error, and that error."""
-
-    def __init__(self, values: list[Any], error: BaseException | None) -> None:
-        self.values, self.error = values, error
 
 
 def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]:
@@ -242,8 +232,8 @@ def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:
         try:
             values.append(call(function, shared if is_shared else NOTHING_SHARED, task))
         except Exception as error:
-            return _pack(_Outcome(values, _portable(error)))
-    return _pack(_Outcome(values, None))
+            return _pack((values, _portable(error)))
+    return _pack((values, None))
 
 
 def _portable(error: Exception) -> Exception:

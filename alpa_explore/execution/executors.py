@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
-from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import NOTHING_SHARED, Function, TaskCount, Work
+from alpa_explore.execution.progress import NOTHING_SHARED, Function, ProgressCallback, TaskCount, Work
 
 if TYPE_CHECKING:
     from alpa_explore.execution.dask_pool import DaskPool

@@ -91,7 +91,7 @@ class Running:
         objects that it keeps, and hardly a cycle."""
         with no_collection(), ExitStack() as stack:
             executor = stack.enter_context(Executor(self.scheduler, warm_up=warm_up_worker))
-            store = stack.enter_context(solve_cache()) if self.cache else None
+            store = solve_cache() if self.cache else None
             yield Resources(executor=executor, store=store, progress=self.progress, cancel=self.cancel)
 
 

@@ -2,12 +2,12 @@
 
 Read in this order:
 
-    instruction   the instructions: load, compute, collective, send, receive, …; values and boxes
-    program       a program: instructions per stage, action and rank, with a schedule that orders the tasks
+    program       the instructions: load, compute, collective, send, receive, …; values and boxes; a program:
+                  instructions per stage, action and rank, with a schedule that orders the tasks
     lowering/     from the decisions of a plan to a program
     check         static checks: values, messages, deadlocks
     execution/    what an instruction does on a rank; the interpreter; rehearsals for memory
-    text          a program as tables and listings
+    text          the instructions of a rank as lines
 
 The proof of a program is that `interpret(lower(plan))` equals the sequential graph: the loss, every gradient and every
 updated weight. The runtime executes the same instructions with the same code on processes (`runtime`). `lowering` and

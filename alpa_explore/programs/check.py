@@ -9,14 +9,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from alpa_explore.errors import ProgramError
-from alpa_explore.programs.instruction import Box, Collective, Free, Instruction, Receive, Send
-from alpa_explore.programs.program import Program, StageProgram
+from alpa_explore.programs.program import Box, Collective, Free, Instruction, Program, Receive, Send, StageProgram
 from alpa_explore.schedules.simulator.check import check as check_schedule
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."
+_COMMON = attrgetter("kind", "reduction", "ranks", "target", "joined", "cut", "order")
+"""What a collective is to all of its ranks."""
 _Message = tuple[int, int, int, tuple[int, ...]]
 """(sender, receiver, message, extents of the box)."""
 
@@ -106,15 +108,7 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
             while place[rank] < len(instructions):
                 instruction = instructions[place[rank]]
                 if isinstance(instruction, Collective):
-                    key = (
-                        instruction.kind,
-                        instruction.reduction,
-                        instruction.ranks,
-                        instruction.target,
-                        instruction.joined,
-                        instruction.cut,
-                        instruction.order,
-                    )
+                    key = _COMMON(instruction)
                     arrived.setdefault(key, set()).add(rank)
                     if arrived[key] != set(instruction.ranks):
                         break
@@ -137,8 +131,6 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
 def _named(instruction: Instruction) -> str:
     if isinstance(instruction, Collective):
         return f"{instruction.kind.value} of value {instruction.source} with ranks {instruction.ranks}"
-    return (
-        f"{type(instruction).__name__} of message {instruction.message}"
-        if isinstance(instruction, Receive)
-        else type(instruction).__name__
+    return type(instruction).__name__ + (
+        f" of message {instruction.message}" if isinstance(instruction, Receive) else ""
     )

@@ -1,12 +1,9 @@
-"""A program as text: a table with a row for each rank and stage, and a listing of the instructions of a rank."""
+"""A program as text: the instructions of a rank, line by line."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.programs.execution.live_bytes import LiveBytes
-from alpa_explore.programs.instruction import (
+from alpa_explore.programs.program import (
     Accumulate,
     Assign,
     Box,
@@ -17,37 +14,13 @@ from alpa_explore.programs.instruction import (
     Instruction,
     Load,
     Optimize,
+    Program,
     Receive,
     Send,
     Slice,
 )
-from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
 from alpa_explore.sharding.local.steps import Reduction
-
-COUNTED = (Compute, Collective, Send, Receive, Accumulate, Optimize, Free)
-
-
-def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[str, Any]]:
-    """One row per stage and rank: the number of instructions by kind and by task, and the memory of the rank."""
-    rows = []
-    for number, stage in enumerate(program.stages):
-        for rank in stage.ranks:
-            tasks = {LETTERS[action]: len(of_ranks[rank]) for action, of_ranks in stage.tasks.items()}
-            kinds = Counter(type(instruction) for of_ranks in stage.tasks.values() for instruction in of_ranks[rank])
-            rows.append(
-                {
-                    "stage": number,
-                    "rank": rank,
-                    "instructions": sum(tasks.values()),
-                    **{kind.__name__.lower(): kinds[kind] for kind in COUNTED},
-                    "tasks": tasks,
-                    "lasting_bytes": live[rank].lasting_bytes,
-                    "peak_bytes": live[rank].peak_bytes,
-                    "optimizer_bytes": live[rank].optimizer_bytes,
-                }
-            )
-    return rows
 
 
 def rank_lines(program: Program, rank: int) -> Iterator[str]:

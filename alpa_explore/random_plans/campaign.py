@@ -23,8 +23,7 @@ import torch
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
-from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tasks import TaskCount
+from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Draft

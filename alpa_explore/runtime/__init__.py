@@ -4,11 +4,10 @@ Read in this order:
 
     checkpoints/  write the state of a run, and read it under another plan
     job        the folder of a run, and the job of every rank: its instructions, data and the user's own modules
-    folder     where the folders of runs are, and the form of the files in them
+    folder     where the folders of runs are, the form of the files in them, words of the launcher to the ranks
     training   initial weights and microbatches of a run
     tuning     time limits and sizes
-    reports    what running ranks report, as files in the folder of the run
-    logs       what all ranks print, in one view
+    reports    what running ranks report and print, as files in the folder of the run
     measured   measured and predicted times, joined by task
     drift      what runs otherwise than predicted, while it runs
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine

@@ -1,4 +1,6 @@
-"""The folders of runs: where they are, who has one, and a check that a new one is empty."""
+"""The folders of runs: where they are, who has one, a check that a new one is empty, the form of the files in them; and
+the words of the launcher to the ranks about checkpoints. This module must not import torch: Dask workers use it.
+"""
 
 import contextlib
 import errno
@@ -16,8 +18,7 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime import tuning
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.store.forms import EACH, conform
-from alpa_explore.store.read import read_bytes, read_json
+from alpa_explore.store.read import EACH, conform, read_bytes, read_json
 
 _ATTEMPT = "attempt-"
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
@@ -227,3 +228,19 @@ def _unusable(what: str, home: Path, error: OSError) -> OptionError:
         found=f"{home}: {error.strerror or error}",
         remedy="Name a folder in which you may write.",
     )
+
+
+REQUESTED, WHOLE = "checkpoint-at", "checkpoint-whole"
+"""In the folder of a run: the number of steps after which a checkpoint is asked for (a rank that has done them already
+takes no notice, and the launcher asks again for a later step); and the step of the newest whole checkpoint."""
+
+
+def say(run_folder: Path, word: str, step: int) -> None:
+    """Tell the ranks a word, with its step."""
+    replace_text(run_folder / word, str(step))
+
+
+def said(run_folder: Path, word: str) -> int | None:
+    """The step of the last such word; None where there is none."""
+    path = run_folder / word
+    return int(path.read_text(encoding="utf-8")) if path.exists() else None

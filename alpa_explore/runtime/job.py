@@ -36,11 +36,10 @@ import cloudpickle
 import torch
 
 from alpa_explore.programs.execution.execute import Values
-from alpa_explore.programs.instruction import Collective, Receive, Send
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Collective, Program, Receive, Send
 from alpa_explore.runtime.checkpoints.description import INDEX
 from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
-from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.checkpoints.stored import StoredState, save
 from alpa_explore.runtime.training import Microbatches, place_of
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
@@ -154,7 +153,8 @@ def write_jobs(
     home = folder / "job"
     home.mkdir(mode=0o700)
     if options.resume is None:
-        _write_initial(home / "initial.pt", state)
+        with (home / "initial.pt").open("wb") as stream:
+            save({tensor: value.cpu() for tensor, value in state.items()}, stream)
     else:
         _take_checkpoint(Path(options.resume), home / "checkpoint")
     groups = sorted({tuple(sorted(i.ranks)) for _, _, i in program.instructions() if isinstance(i, Collective)})
@@ -200,16 +200,6 @@ def job_files(folder: Path, program: Program, rank: int) -> list[Path]:
         return [own, home / "initial.pt"]
     needed = StoredState(home / "checkpoint").files_of(*needed_boxes(program, rank))
     return [own, home / "checkpoint" / INDEX, *(home / "checkpoint" / name for name in sorted(needed))]
-
-
-def _write_initial(path: Path, state: Values) -> None:
-    try:
-        with path.open("wb") as stream:
-            torch.save({tensor: value.cpu() for tensor, value in state.items()}, stream)
-    except RuntimeError as error:  # torch replaces the error of the stream: the disk is full
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
 
 
 def _take_checkpoint(checkpoint: Path, home: Path) -> None:

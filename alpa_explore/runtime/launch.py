@@ -25,19 +25,24 @@ from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check
+from alpa_explore.programs.lowering.decision import program_schedule
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.attempts import Attempt, Replan, check_again, check_replanned, cluster_left, plan_again, words
-from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description, model_digest
-from alpa_explore.runtime.checkpoints.find import checkpoints_of, find_checkpoint
+from alpa_explore.runtime.checkpoints.description import (
+    MOST_SEED,
+    Description,
+    checkpoints_of,
+    find_checkpoint,
+    model_digest,
+)
 from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder, replace_text
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
 from alpa_explore.runtime.targets.target import Left, Target, find_target
-from alpa_explore.runtime.training import Data, OwnModel, training
+from alpa_explore.runtime.training import Data, OwnModel, own_model, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
 
@@ -267,14 +272,9 @@ def request_of(
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
     chosen.check(plan, device)
     program_schedule(plan, schedule)
-    if model is None:
+    own = own_model(model, example_inputs, loss, data)
+    if own is None:
         check_recipe(plan.model.recipe, allow_import=allow_import)
-    elif example_inputs is None and data is None:
-        raise OptionError(
-            "A model of your own needs data",
-            found="model= alone",
-            remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
-        )
     found = None if resume is None else find_checkpoint(resume)
     resumed = None if found is None else found.description
     if resumed is not None:
@@ -298,7 +298,7 @@ def request_of(
         retries=retries,
         replan=replan,
         frozen_buffers=frozen_buffers,
-        own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
+        own=own,
         options=RunOptions(
             steps=steps,
             learning_rate=learning_rate if learning_rate is not None else resumed.learning_rate if resumed else 1e-3,

@@ -16,9 +16,8 @@ from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts import Again, Attempt, HostsBack, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
-from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said, say
 from alpa_explore.runtime.drift import Drift, drift_of
-from alpa_explore.runtime.folder import DISK_ERRORS, attempts_of, release_folder
+from alpa_explore.runtime.folder import DISK_ERRORS, REQUESTED, WHOLE, attempts_of, release_folder, said, say
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks

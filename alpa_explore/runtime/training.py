@@ -12,8 +12,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.records import ModelSummary
 from alpa_explore.programs.execution.execute import Values
-from alpa_explore.programs.instruction import Count, Load
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Count, Load, Program
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
 
@@ -48,6 +47,20 @@ class OwnModel:
         if self.example_inputs is not None or self.data is None:
             return self.example_inputs
         return self.data(0) if callable(self.data) else self.data[0]
+
+
+def own_model(model: torch.nn.Module | None, example_inputs: Any, loss: Any, data: Data | None) -> OwnModel | None:
+    """The user's own model, if there is one. OptionError where it has no data."""
+    if model is None:
+        return None
+    if example_inputs is None and data is None:
+        raise OptionError(
+            "A model of your own needs data",
+            found="model= alone",
+            remedy="Give example_inputs=, as for the capture, or data= (a list of microbatches, or a function "
+            "number -> microbatch).",
+        )
+    return OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from alpa_explore.runtime.reference.one_process import Difference, OneProcess, V
 from alpa_explore.runtime.reference.plain_module import ModuleCheck, check_module
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.runtime.targets.scripts import COMMANDS
-from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_recipe, training
+from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_recipe, own_model, training
 from alpa_explore.schedules.task import Schedule
 
 
@@ -106,16 +106,8 @@ def verify(
 
 def _source(plan: Plan, own: Mapping[str, Any], *, seed: int, allow_import: bool) -> OwnModel:
     """The module of a run: the user's own, or that of the plan's recipe."""
-    if own["model"] is not None and own["example_inputs"] is None and own["data"] is None:
-        raise OptionError(
-            "A model of your own needs data",
-            found="model= alone",
-            remedy="Give example_inputs=, as for the capture, or data= (a list of microbatches, or a function "
-            "number -> microbatch).",
-        )
-    if own["model"] is None:
-        return from_recipe(plan.model, plan.model.samples, seed=seed, allow_import=allow_import)
-    return OwnModel(**own)
+    source = own_model(**own)
+    return source or from_recipe(plan.model, plan.model.samples, seed=seed, allow_import=allow_import)
 
 
 def _whole_batches(job: RankJob) -> Callable[[int], Values]:

@@ -17,12 +17,10 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -37,20 +35,6 @@ _MOST_BYTES = 2**30
 _DTYPES = frozenset(
     ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheStatistics:
-    """Counts since the cache was opened."""
-
-    hits: int
-    misses: int
-    """Including rejected entries."""
-    rejected: int
-    """Entries that exist but are damaged or of another version."""
-    writes: int
-    writing: bool
-    """False after a disk error on writing."""
 
 
 class Store(Protocol):
@@ -72,25 +56,10 @@ class SolveCache:
         self.folder = Path(folder) if folder is not None else default_folder()
         self.warnings: list[str] = []
         self._header = f"{_MAGIC} {FORMAT_VERSION} {_word(code_version)}"
-        self._counts = dict.fromkeys(("hits", "misses", "rejected", "writes"), 0)
         self._writing = True
         self._warned: set[str] = set()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is open; `with` only marks the lines that use the cache."""
-
-    @property
-    def statistics(self) -> CacheStatistics:
-        """Counts so far."""
-        with self._lock:
-            return CacheStatistics(**self._counts, writing=self._writing)
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The value of `key`; None without a valid entry. Arrays come back as read-only numpy arrays."""
@@ -98,27 +67,22 @@ class SolveCache:
         try:
             text = read_bytes(path, _MOST_BYTES)
         except FileNotFoundError:
-            self._miss()
             return None
         except OSError as error:
-            self._miss("unreadable", f"The cache in {self.folder} cannot be read ({error.strerror}).")
+            self._warn("unreadable", f"The cache in {self.folder} cannot be read ({error.strerror}).")
             return None
         except ValueError:  # larger than any entry
             text = b""
         try:
-            value = self._decoded(text, key)
+            return self._decoded(text, key)
         except _OtherVersion:
-            self._miss(
+            self._warn(
                 "version", f"The cache in {self.folder} holds entries of another version: they are computed again."
             )
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-            self._miss(
+            self._warn(
                 "damaged", f"The cache in {self.folder} holds damaged entries ({path.name}): they are computed again."
             )
-        else:
-            with self._lock:
-                self._counts["hits"] += 1
-            return value
         return None
 
     def put(self, key: str, value: Mapping[str, Any]) -> None:
@@ -142,36 +106,12 @@ class SolveCache:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            with self._lock:
-                self._writing = False
+            self._writing = False
             self._warn(
                 "full",
                 f"The cache in {self.folder} is not written any more: {error.strerror or error}. Make room for it, or "
                 "name another folder in $ALPA_EXPLORE_CACHE.",
             )
-            return
-        with self._lock:
-            self._counts["writes"] += 1
-
-    def clear(self) -> int:
-        """Remove all entries, and temporary files of writers that died; the number of removed entries."""
-        removed = 0
-        for path in list(self._files()):
-            with suppress(FileNotFoundError):
-                path.unlink()
-                removed += path.suffix == ".json"
-        return removed
-
-    def size(self) -> tuple[int, int]:
-        """(number of entries, bytes) on the disk."""
-        sizes = [path.stat().st_size for path in self._files() if path.suffix == ".json"]
-        return len(sizes), sum(sizes)
-
-    def _files(self) -> Iterator[Path]:
-        for part in range(256):
-            folder = self.folder / f"{part:02x}"
-            if folder.is_dir():
-                yield from (path for path in folder.iterdir() if path.suffix in (".json", ".tmp"))
 
     def _path(self, key: str) -> Path:
         name = hashlib.blake2b(key.encode(), digest_size=20).hexdigest()
@@ -193,13 +133,6 @@ class SolveCache:
         if entry["key"] != key or not isinstance(value, dict):
             raise ValueError("not the entry of this key")
         return value
-
-    def _miss(self, kind: str | None = None, warning: str = "") -> None:
-        with self._lock:
-            self._counts["misses"] += 1
-            self._counts["rejected"] += kind is not None
-        if kind is not None:
-            self._warn(kind, warning)
 
     def _warn(self, kind: str, warning: str) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """Dataclasses as JSON and back, by the types of their fields: one description serves writing, reading and checking.
 
 `plain` gives what JSON can hold. `record` makes the dataclass again: of a field that the JSON lacks the default is
-taken, keys that name no field are ignored. Its values are checked as `forms.conform` does, unless a schema did that.
+taken, keys that name no field are ignored. Its values are checked as `read.conform` does, unless a schema did that.
 """
 
 import enum
@@ -11,7 +11,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from alpa_explore.store.forms import conform
+from alpa_explore.store.read import conform
 
 _T = TypeVar("_T")
 _Reader = Callable[[Any, str], Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.accuracy.likeness import overhead_share
 from alpa_explore.errors import AlpaExploreError, ExecutorError
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.uniform_layouts.model_work import ModelKey
 from alpa_explore.uniform_layouts.stages import idle_ranks, pipeline_parts
 from alpa_explore.validation.run_price import BLOCKS_CAPTURED, Answer, Pricer, RunPrice, RunRequest
@@ -177,19 +176,12 @@ def priced_runs(
     groups: dict[ModelKey, list[RunRequest]], pricer: Pricer[Answer], processes: int, progress: ProgressCallback | None
 ) -> Iterator[tuple[int, Answer | AlpaExploreError]]:
     """(number, answer of the pricer or the reason why there is none) of all runs, group by group."""
-    total, done, began = sum(map(len, groups.values())), 0, time.monotonic()
-
-    def say() -> None:
-        if progress is not None:
-            progress(Progress(pass_name="runs", done=done, total=total, elapsed_seconds=time.monotonic() - began))
-
-    say()
+    counter = TaskCount("runs", sum(map(len, groups.values())), progress)
     # The largest first, so that the processes end together.
     tasks = sorted(groups.items(), key=lambda group: -len(group[1]))
     for answers in _answers(tasks, pricer, processes):
         yield from answers
-        done += len(answers)
-        say()
+        counter.add(len(answers))
 
 
 def _answers(

@@ -9,7 +9,9 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.accuracy.scores import Errors
+from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.validation.predict import Prediction, Predictions
+from alpa_explore.validation.run_price import RunPrice
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
 from alpa_explore.validation.score import SIDES, GroupScore, side
 
@@ -45,34 +47,20 @@ def row_records(predictions: Predictions) -> list[dict[str, Any]]:
 
 
 def _of_prediction(p: Prediction) -> dict[str, Any]:
-    ends = [
-        {
-            "recompute": end.recompute,
-            "predicted_seconds": end.seconds,
-            "predicted_bytes": round(end.bytes),
-            "fits": end.fits,
-        }
-        for end in p.ends
-    ]
-    return {
-        "predicted_seconds": p.seconds,
-        "predicted_bytes": round(p.bytes),
-        "fits": p.fits,
-        "device": p.device,
-        "software": p.software,
-        "recompute": p.recompute,
-        "range": ends or None,
-        "notes": list(p.notes),
-    }
+    ends = [_of_price(end, "recompute predicted_seconds=seconds predicted_bytes=bytes fits") for end in p.ends]
+    row = _of_price(p, "predicted_seconds=seconds predicted_bytes=bytes fits device software recompute")
+    return {**row, "range": ends or None, "notes": list(p.notes)}
+
+
+def _of_price(price: RunPrice, names: str) -> Row:
+    return row_of(price, names) | {"predicted_bytes": round(price.bytes)}
 
 
 def group_records(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
     """A record for each group; errors are shares (0.05 is 5 %)."""
     return [
         {
-            "source": group.source,
-            "group": group.group,
-            "rows": group.score.runs,
+            **row_of(group, "source group rows=score.runs"),
             "scored": _runs(group.score.seconds),
             "left_out": group.score.left_out,
             "mean_absolute_percentage_error": _error(group.score.seconds, "mean"),
@@ -88,14 +76,9 @@ def group_records(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
             "repeats": len(group.repeats),
             "layout_sets": [
                 {
-                    "model": choice.best.model,
-                    "devices": choice.best.gpus,
-                    "device": choice.best.device,
+                    **row_of(choice, "model=best.model devices=best.gpus device=best.device"),
                     "rows": len(choice.runs),
-                    "layouts": choice.layouts,
-                    "regret": choice.regret,
-                    "picked_line": choice.predicted_best.line,
-                    "best_line": choice.best.line,
+                    **row_of(choice, "layouts regret picked_line=predicted_best.line best_line=best.line"),
                     "picks_failed": choice.failed_before > 0,
                 }
                 for choice in group.choices
@@ -125,19 +108,17 @@ def groups_table(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
     ]
 
 
-def worst_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dict[str, Any]]:
+def worst_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
     """The runs whose time is farthest off."""
     scored = [(abs(p.error), p) for p in predicted if p.error is not None]
-    worst = sorted(scored, key=lambda pair: -pair[0])[:count]
+    worst = sorted(scored, key=lambda pair: -pair[0])[:WORST]
     return [
         {
-            "line": p.row.line,
-            "model": p.row.model,
-            "devices": p.row.devices,
+            **row_of(p, "line=row.line model=row.model devices=row.devices"),
             "tp×pp×dp": f"{p.row.layout.tensor}×{p.row.layout.pipeline}×{p.row.layout.data}",
-            "microbatch": p.row.layout.microbatch,
-            "predicted_seconds": p.seconds,
-            "measured_seconds": p.row.measured_seconds,
+            **row_of(
+                p, "microbatch=row.layout.microbatch predicted_seconds=seconds measured_seconds=row.measured_seconds"
+            ),
             "error": _signed(p.error),
         }
         for _, p in worst
@@ -150,41 +131,30 @@ def refusals_table(predictions: Predictions) -> list[dict[str, Any]]:
     for r in predictions.refused:
         lines.setdefault((r.file, r.kind.value, r.reason), []).append(r.line)
     return [
-        {
-            "file": file,
-            "rows": len(numbers),
-            "refused": kind,
-            "reason": reason,
-            "lines": ", ".join(map(str, numbers[:_LINES])) + (", …" if len(numbers) > _LINES else ""),
-        }
+        {"file": file, "rows": len(numbers), "refused": kind, "reason": reason, "lines": _listed(numbers)}
         for (file, kind, reason), numbers in sorted(lines.items())
     ]
 
 
 def notes_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
-    """What rows are priced by the nearest that is known, or by two ends, with their lines, and, where these are ends,
-    the farthest apart of their seconds and bytes."""
-    of_note: dict[str, list[Prediction]] = {}
+    """What rows are priced by the nearest that is known, or by two ends, with their lines."""
+    of_note: dict[str, list[int]] = {}
     for p in predicted:
         for note in p.notes:
-            of_note.setdefault(note, []).append(p)
-    return [
-        {
-            "rows": len(rows),
-            "note": note,
-            "lines": ", ".join(str(p.row.line) for p in rows[:_LINES]) + (", …" if len(rows) > _LINES else ""),
-        }
-        for note, rows in of_note.items()
-    ]
+            of_note.setdefault(note, []).append(p.row.line)
+    return [{"rows": len(lines), "note": note, "lines": _listed(lines)} for note, lines in of_note.items()]
 
 
-def range_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dict[str, Any]]:
+def _listed(lines: Sequence[int]) -> str:
+    return ", ".join(map(str, lines[:_LINES])) + (", …" if len(lines) > _LINES else "")
+
+
+def range_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
     """Runs that do not say what is recomputed: seconds and bytes of both ends, those first that are farthest apart."""
     ranged = sorted((p for p in predicted if p.ends), key=lambda p: p.ends[0].seconds / p.ends[-1].seconds)
     return [
         {
-            "line": p.row.line,
-            "model": p.row.model,
+            **row_of(p, "line=row.line model=row.model"),
             **{
                 f"{which}: recompute, seconds, bytes": f"{end.recompute}, {units.seconds(end.seconds)}, "
                 f"{units.bytes_(end.bytes)}" + ("" if end.fits else " (does not fit)")
@@ -192,7 +162,7 @@ def range_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dic
             },
             "measured_seconds": p.row.measured_seconds,
         }
-        for p in ranged[:count]
+        for p in ranged[:WORST]
     ]
 
 

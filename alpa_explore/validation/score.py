@@ -17,6 +17,7 @@ from alpa_explore.accuracy import scores
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.tuning import ENOUGH_MFU
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.rows import MeasuredRow
@@ -66,24 +67,17 @@ def score_group(source: str, group: str, predictions: Sequence[Prediction]) -> G
 def _groups(predictions: Sequence[Prediction]) -> list[tuple[str, list[Prediction]]]:
     """Of one source: all; device and precision; one node or several; runs with enough MFU, where it has others too."""
     groups: list[tuple[str, list[Prediction]]] = [("all", list(predictions))]
-    for name in (_device_and_precision, _nodes):
+    nodes = ["one node" if p.row.devices <= p.row.devices_per_node else "several nodes" for p in predictions]
+    for names in ([f"{p.device} {p.row.precision}" for p in predictions], nodes):
         parts: dict[str, list[Prediction]] = {}
-        for p in predictions:
-            parts.setdefault(name(p), []).append(p)
+        for p, name in zip(predictions, names, strict=True):
+            parts.setdefault(name, []).append(p)
         if len(parts) > 1:
             groups += sorted(parts.items())
     enough = [p for p in predictions if (p.measured_mfu or 0) >= ENOUGH_MFU]
     if 0 < len([p for p in enough if p.row.scored]) < len([p for p in predictions if p.row.scored]):
         groups.append((f"MFU ≥ {ENOUGH_MFU:.0%}".replace("%", " %"), enough))
     return groups
-
-
-def _device_and_precision(p: Prediction) -> str:
-    return f"{p.device} {p.row.precision}"
-
-
-def _nodes(p: Prediction) -> str:
-    return "one node" if p.row.devices <= p.row.devices_per_node else "several nodes"
 
 
 def _repeats(predictions: Iterable[Prediction]) -> list[float]:
@@ -98,34 +92,18 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
     """A prediction as a run of the record."""
     row, layout = prediction.row, prediction.row.layout
     return MeasuredRun(
-        source=row.file,
-        line=row.line,
-        device=prediction.device,
-        software=prediction.software,
-        gpus=row.devices,
-        gpus_per_node=row.devices_per_node,
-        model=row.model,
+        **row_of(
+            row,
+            "source=file line model gpus=devices gpus_per_node=devices_per_node sequence global_batch zero_stage "
+            "recompute precision measured_seconds measured_bytes status",
+        ),
+        **row_of(layout, "micro_batch=microbatch microbatches virtual=chunks tensor pipeline data context expert"),
+        **row_of(prediction, "device software overhead predicted_seconds=seconds mfu=measured_mfu fits"),
         sizes=row.architecture.sizes,
-        sequence=row.sequence,
-        global_batch=row.global_batch,
-        micro_batch=layout.microbatch,
-        microbatches=layout.microbatches,
-        virtual=layout.chunks,
-        **{degree: getattr(layout, degree) for degree in ("tensor", "pipeline", "data", "context", "expert")},
-        zero_stage=row.zero_stage,
-        recompute=row.recompute,
-        precision=row.precision,
         experts=row.architecture.experts > 1,
         token_flops=row.architecture.flops(1, row.sequence),
-        overhead=prediction.overhead,
-        predicted_seconds=prediction.seconds,
-        measured_seconds=row.measured_seconds,
         # Where the source leaves open what is recomputed, the sizes of both ends say nothing of the model's error.
         predicted_bytes=None if prediction.ends else prediction.bytes,
-        measured_bytes=row.measured_bytes,
-        mfu=prediction.measured_mfu,
-        fits=prediction.fits,
-        status=row.status,
         left_out=_FAULTY if row.faulty else _SILENT if is_silent(row.precision) else "",
         held_out=side(row) == "held-out",
     )

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.attached import calibrations, tuning, worker_side
+from alpa_explore.attached import cluster_of, tuning, worker_side
 from alpa_explore.attached.attach import calibrate
+from alpa_explore.attached.connection import scheduler_of
 from alpa_explore.attached.hosts import Gpu
-from alpa_explore.attached.starting import scheduler_of
 from alpa_explore.errors import CancelledError, ClusterError, ExecutorError, OptionError
 
 pytestmark = pytest.mark.distributed
@@ -178,9 +178,9 @@ def test_a_calibration_on_a_worker_is_kept_for_machines_of_its_kind(cluster, tmp
             key: {"bandwidth": 1e9, "latency_seconds": 1e-5} for key in ("inside_node", "between_nodes")
         }
 
-    monkeypatch.setattr(calibrations, "calibrated", measured)
+    monkeypatch.setattr(cluster_of, "calibrated", measured)
     path = calibrate(cluster, host, 2)
-    assert (path.parent, path.stem) == (tmp_path / "kept", calibrations.machine_key(host, 2))
+    assert (path.parent, path.stem) == (tmp_path / "kept", cluster_of.machine_key(host, 2))
     device = ax.attach(cluster, links=False).cluster(2).device
     assert (device.name, device.launch_seconds) == (path.stem, 2e-6)
 

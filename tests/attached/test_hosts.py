@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.attached.attach import Attached, load_attached, rounds_of_pairs, save_attached
-from alpa_explore.attached.calibrations import kept_calibration, machine_key, nearest_preset
-from alpa_explore.attached.cluster_of import cluster_of
+from alpa_explore.attached.cluster_of import cluster_of, kept_calibration, machine_key, nearest_preset
 from alpa_explore.attached.connection import scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences, differences_from_here
 from alpa_explore.cluster import Cluster

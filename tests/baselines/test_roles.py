@@ -18,8 +18,8 @@ from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.programs.check import check
-from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
+from alpa_explore.programs.program import Collective
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind

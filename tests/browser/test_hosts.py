@@ -8,7 +8,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
 from tests.browser.harness.explorer import first_explorer, seen_figure, tab, type_number, type_text
 from tests.browser.harness.page import LabPage
 from tests.hosts.hosts import Hosts, missing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alpa_explore.cli.planning import known_answer
+from alpa_explore.cli.planning import plan
 from alpa_explore.store.cache import SolveCache
 from tests.plans.example import example_plan
 
@@ -13,7 +13,7 @@ from tests.plans.example import example_plan
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the answers of this test."""
     folder = tmp_path / "answers"
-    monkeypatch.setattr(known_answer, "open_answers", lambda: SolveCache(folder, code_version="tests"))
+    monkeypatch.setattr(plan, "open_answers", lambda: SolveCache(folder, code_version="tests"))
     return folder
 
 

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import OptionError, RunError
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
 from alpa_explore.runtime.launch import launch
 from tests.hosts.runs import no_rank_is_left, reached
 from tests.runtime.plans import small_plan

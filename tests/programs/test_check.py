@@ -9,9 +9,9 @@ from alpa_explore.errors import ProgramError, RecipeError, ScheduleError
 from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.programs.check import check
 from alpa_explore.programs.execution.interpret import interpret
-from alpa_explore.programs.instruction import Collective, Compute, Free, Receive, Send, Slice
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.program import Collective, Compute, Free, Receive, Send, Slice
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.task import Action, schedule_of
 from tests.programs.cases import Case, at_random, optimal

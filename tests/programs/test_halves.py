@@ -5,8 +5,8 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.graph import Phase
 from alpa_explore.programs.check import check
-from alpa_explore.programs.instruction import Compute, Send
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.program import Compute, Send
 from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case
 

@@ -6,7 +6,7 @@ import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.programs.check import check
-from alpa_explore.programs.execution.live_bytes import live_bytes
+from alpa_explore.programs.execution.rehearsal import live_bytes
 from alpa_explore.programs.lowering.lower import lower
 from tests.programs.cases import Case, optimal
 

@@ -9,8 +9,8 @@ import torch
 from alpa_explore.baselines.roles import Role
 from alpa_explore.programs.check import check
 from alpa_explore.programs.execution.execute import cut
-from alpa_explore.programs.execution.live_bytes import live_bytes
-from alpa_explore.programs.instruction import Compute, Send
+from alpa_explore.programs.execution.rehearsal import live_bytes
+from alpa_explore.programs.program import Compute, Send
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.rules.attention import CONTEXT
 from tests.programs.cases import Case, at_random, dividing, following, optimal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alpa_explore.programs.execution.live_bytes import live_bytes
+from alpa_explore.programs.execution.rehearsal import live_bytes
 from tests.programs.cases import Case, at_random, random_plan
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from alpa_explore.programs.execution.interpret import interpret
-from alpa_explore.programs.instruction import Compute
+from alpa_explore.programs.program import Compute
 from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case, at_random
 from tests.programs.transforms import divided

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from alpa_explore.programs.execution.interpret import interpret
-from alpa_explore.programs.instruction import Count
+from alpa_explore.programs.program import Count
 from alpa_explore.schedules.task import Action
 from alpa_explore.tracing.targets import counted_losses
 from tests.programs.cases import Case, at_random

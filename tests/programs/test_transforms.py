@@ -4,9 +4,9 @@ import pytest
 
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase
-from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.program import Collective
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.spec import REPLICATE
 from tests.programs.cases import Case

@@ -13,8 +13,8 @@ from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.execution import interpret
-from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.writer import StageWriter
+from alpa_explore.programs.program import Collective
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import choices_of
 from alpa_explore.random_plans.draw import draw_draft

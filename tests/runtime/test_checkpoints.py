@@ -24,11 +24,17 @@ from alpa_explore.cli.running.launch import follow
 from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, sealed, step_name, writing_folder
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import (
+    STATE,
+    WEIGHTS,
+    find_checkpoint,
+    sealed,
+    step_name,
+    writing_folder,
+)
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
-from alpa_explore.runtime.checkpoints.shard import write_shard
+from alpa_explore.runtime.checkpoints.stored import write_shard
 from alpa_explore.runtime.job import RunOptions, job_files, read_job, write_jobs
 from alpa_explore.runtime.launch import launch, request_of
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers

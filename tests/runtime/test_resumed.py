@@ -15,10 +15,9 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import RunError
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
-from alpa_explore.runtime.checkpoints.request import REQUESTED, say
-from alpa_explore.runtime.checkpoints.shard import write_shard
-from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
+from alpa_explore.runtime.checkpoints.stored import StoredState, write_shard
+from alpa_explore.runtime.folder import REQUESTED, say
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.ranks import checkpoint
 from alpa_explore.runtime.reports import read_heartbeat

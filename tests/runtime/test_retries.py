@@ -12,10 +12,10 @@ import alpa_explore as ax
 from alpa_explore.errors import ExecutorError, OptionError, RunError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts import check_again, check_replanned, cluster_left, ended_for_good, plan_again, words
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.logs import LogReader
 from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.reports import LogReader
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import usable
 from alpa_explore.runtime.targets.dask_host import HostFacts

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.errors import CheckpointError, OptionError
-from alpa_explore.runtime.checkpoints.description import sealed
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint, sealed
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch, request_of
 from tests.plans.mutation import mutated

@@ -22,8 +22,12 @@ def cache(tmp_path):
 
 
 def entry_file(cache):
-    (path,) = cache.folder.glob("*/*.json")
+    (path,) = entries(cache)
     return path
+
+
+def entries(cache):
+    return list(cache.folder.glob("*/*.json"))
 
 
 def test_what_is_put_comes_back_in_another_process_as_in_this(cache):
@@ -32,9 +36,7 @@ def test_what_is_put_comes_back_in_another_process_as_in_this(cache):
     assert cache.get("a key") == VALUE
     assert SolveCache(cache.folder, code_version="7").get("a key") == VALUE
     assert cache.get("another key") is None
-    statistics = cache.statistics
-    assert (statistics.hits, statistics.misses, statistics.rejected, statistics.writes) == (1, 2, 0, 1)
-    assert statistics.writing
+    assert len(entries(cache)) == 1
     assert cache.warnings == []
 
 
@@ -42,7 +44,7 @@ def test_a_second_put_replaces_the_first(cache):
     cache.put("key", {"x": 1})
     cache.put("key", {"x": 2})
     assert cache.get("key") == {"x": 2}
-    assert cache.size()[0] == 1
+    assert len(entries(cache)) == 1
 
 
 @pytest.mark.parametrize("number", [0.1 + 0.2, 5e-324, 1.7976931348623157e308, float("inf"), -0.0, 2**60])
@@ -82,7 +84,7 @@ def test_arrays_come_back_with_shape_and_dtype_and_read_only(cache, array):
 
 def test_choices_take_about_a_byte_each(cache):
     cache.put("key", {"choices": np.arange(3000) % 200})
-    assert cache.size()[1] < 3000 * 1.4 + 200
+    assert entry_file(cache).stat().st_size < 3000 * 1.4 + 200
 
 
 def test_numpy_scalars_are_numbers_and_other_values_are_refused(cache):
@@ -101,7 +103,6 @@ def test_a_file_cut_off_anywhere_is_a_miss_said_once_and_written_anew(cache):
         assert cache.get("key") is None, length
     assert len(cache.warnings) <= 2
     assert any("damaged" in warning for warning in cache.warnings)
-    assert cache.statistics.rejected == len(whole)
     cache.put("key", VALUE)
     assert cache.get("key") == VALUE
 
@@ -148,7 +149,8 @@ def test_a_disk_that_refuses_turns_writing_off_with_one_warning(cache, monkeypat
     assert cache.get("before") == VALUE, "reading goes on"
     assert len(cache.warnings) == 1
     assert os.strerror(error) in cache.warnings[0]
-    assert not cache.statistics.writing
+    cache.put("key 3", VALUE)
+    assert cache.get("key 3") is None, "nothing is written any more"
     assert not list(cache.folder.glob("*/*.tmp"))
 
 
@@ -157,20 +159,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
     cache = SolveCache(tmp_path / "file" / "cache")
     assert cache.get("key") is None
     cache.put("key", VALUE)
-    assert not cache.statistics.writing
-
-
-def test_clear_removes_entries_and_leftovers_and_nothing_else(cache):
-    for number in range(5):
-        cache.put(f"key {number}", VALUE)
-    (cache.folder / "note.txt").write_text("mine")
-    leftover = next(cache.folder.glob("*/*.json")).parent / "x.json.1-2-3.tmp"
-    leftover.write_text("half")
-    assert cache.clear() == 5
-    assert cache.size() == (0, 0)
-    assert not leftover.exists()
-    assert (cache.folder / "note.txt").read_text() == "mine"
-    assert SolveCache(cache.folder / "never made").clear() == 0
+    assert len(cache.warnings) == 2, "it can neither be read nor written"
 
 
 def test_threads_may_share_a_cache(cache):
@@ -184,7 +173,7 @@ def test_threads_may_share_a_cache(cache):
         thread.start()
     for thread in threads:
         thread.join()
-    assert cache.statistics.writes == cache.statistics.hits == 240
+    assert len(entries(cache)) == 40
     assert cache.warnings == []
 
 
@@ -197,7 +186,7 @@ for turn in range(30):
         cache.put(f"key {number}", {"number": number, "filler": [turn] * 500})
         found = cache.get(f"key {number}")
         assert found["number"] == number and len(set(found["filler"])) == 1, found
-assert not cache.warnings and cache.statistics.misses == 0, (cache.warnings, cache.statistics)
+assert not cache.warnings, cache.warnings
 """
 
 
@@ -205,7 +194,7 @@ assert not cache.warnings and cache.statistics.misses == 0, (cache.warnings, cac
 def test_two_processes_may_write_the_same_entries_at_once(cache):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(cache.folder)]) for _ in range(3)]
     assert [writer.wait(limit_seconds()) for writer in writers] == [0, 0, 0]
-    assert cache.size()[0] == 20
+    assert len(entries(cache)) == 20
 
 
 def test_the_folder_is_the_users_the_xdg_one_or_the_platforms(monkeypatch, tmp_path):
@@ -223,6 +212,5 @@ def test_the_folder_is_the_users_the_xdg_one_or_the_platforms(monkeypatch, tmp_p
 
 
 def test_opening_a_cache_writes_nothing(tmp_path):
-    with SolveCache(tmp_path / "cache") as cache:
-        assert cache.get("key") is None
+    assert SolveCache(tmp_path / "cache").get("key") is None
     assert not (tmp_path / "cache").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alpa_explore.store.forms import EACH, conform
+from alpa_explore.store.read import EACH, conform
 
 FORM = {"ranks": [int], "tasks": {EACH: [str, float]}, "name": str}
 GOOD = {"ranks": [0, 1], "tasks": {"0F": ["a", 0.5], "0B": ["b", 2]}, "name": "x", "more": None}

@@ -122,7 +122,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.iopddl.files import read_problem, reading_seconds
 from alpa_explore.models.configs.huggingface import read_config
 from alpa_explore.plans.plan import load_plan
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.description import find_checkpoint
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.validation.runs.rows import read_rows

@@ -8,9 +8,7 @@
     baselines   compare a plan with manual parallelism
     layouts     every uniform layout of a model on a cluster
     scale       where a model fits, by device and number of nodes
-    baseline_option  `plan --baseline`: a plan by hand
-    from_layout  `plan --from-layout`: a plan that is never slower than a uniform layout
-    known_answer  what `plan` printed and wrote for the same question before
+    from_layout  `plan --baseline`: a plan by hand; `--from-layout`: a plan that is never slower than a uniform layout
     predict     predict measured training runs, by `validation`, and score the predictions
 
 Plans are printed by `plans.report`. A room of commands must not import another one.

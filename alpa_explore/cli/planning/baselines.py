@@ -9,16 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import (
-    add_cluster,
-    add_figure,
-    add_layering,
-    add_model,
-    add_question,
-    add_states,
-    chosen_cluster,
-    chosen_model,
-)
+from alpa_explore.cli.options import CLUSTER, FIGURE, LAYERING, MODEL, QUESTION, STATES, chosen_cluster, chosen_model
 from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.execution.progress import Progress
@@ -32,7 +23,27 @@ if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
     from alpa_explore.plans.plan import Plan
 
-_EPILOG = """baselines:
+COMMAND = f"""baselines  compare the automatic plan with manual parallelism
+    Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.
+{MODEL}
+{CLUSTER}
+{QUESTION}
+{STATES}
+-B --num-microbatches N (int)  microbatches (default: the paper's)
+{LAYERING}
+--remat NAME  what the backward pass computes again, as of `alpa-explore plan` (default: as the model says)
+--kind KIND (several)  only this baseline; may be repeated
+--tp N (int)  degree of tensor parallelism
+--cp N (int)  degree of context parallelism
+--dp N (int)  degree of data parallelism
+--pp N (int)  degree of pipeline parallelism
+--ep N (int)  degree of expert parallelism
+--replicas N (int)  groups that hold all weights once, of hsdp and fsdp+tp+pp
+--zero N (int)  ZeRO stage of megatron, 0 to 3 (default: that of the software)
+--chunks N (int)  parts of the model on each stage of megatron, run interleaved
+--no-cache  neither read nor write the cache
+{FIGURE}"""
+EPILOG = """baselines:
   data-parallel        the batch sharded over all devices, weights replicated (ddp)
   zero-1               the same with optimizer state sharded
   zero-2               the same with gradients sharded, too
@@ -48,33 +59,6 @@ zero-3 and hsdp take --cp, too. All values of the degrees that are not given are
 
 example:
   alpa-explore baselines gpt-350m --cluster 1x4:v100 -B 64 --layers 4"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "baselines  compare the automatic plan with manual parallelism",
-        "Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.",
-        _EPILOG,
-    )
-    add_model(argument)
-    add_cluster(argument)
-    add_question(argument)
-    add_states(argument)
-    argument("-B --num-microbatches N  microbatches (default: the paper's)", int)
-    add_layering(argument)
-    argument(
-        "--remat NAME  what the backward pass computes again, as of `alpa-explore plan` (default: as the model says)"
-    )
-    argument("--kind KIND  only this baseline; may be repeated", several=True, default=None)
-    degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
-    for name, what in degrees.items():
-        argument(f"--{name} N  degree of {what} parallelism", int)
-    argument("--replicas N  groups that hold all weights once, of hsdp and fsdp+tp+pp", int)
-    argument("--zero N  ZeRO stage of megatron, 0 to 3 (default: that of the software)", int)
-    argument("--chunks N  parts of the model on each stage of megatron, run interleaved", int)
-    argument("--no-cache  neither read nor write the cache")
-    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,22 +82,13 @@ def run(options: argparse.Namespace) -> int:
 
         line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
         graph = microbatch_graph(model.reference, b, precision=options.precision, global_batch=batch)
-        automatic = interface.plan(
-            graph,
-            cluster,
-            num_microbatches=b,
-            delta=options.delta,
-            num_layers=options.layers,
-            rematerialization=options.remat,
-            cache=not options.no_cache,
-            progress=line,
-        )
         settings = {
             "num_microbatches": b,
             "num_layers": options.layers,
             "delta": options.delta,
             "rematerialization": options.remat,
         }
+        automatic = interface.plan(graph, cluster, **settings, cache=not options.no_cache, progress=line)
         priced, refused = _priced(graph, cluster, degrees, settings, line)
     plans = [automatic, *priced]
     if options.html is not None:

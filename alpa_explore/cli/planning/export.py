@@ -2,24 +2,18 @@
 
 import argparse
 import sys
-from typing import Any
 
-from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.options import PLAN_FILE
 from alpa_explore.cli.output import check_file, print_json
 from alpa_explore.plans.export.export import TARGETS
 
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "export  write a plan for Megatron-LM, NeMo, torchtitan or PyTorch",
-        "Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo "
-        "(Megatron-Bridge) or torchtitan, or PyTorch code (DTensor, FSDP2, pipelining) that runs under torchrun.",
-    )
-    add_plan_file(argument)
-    argument("--to  the tool", required=True, choices=TARGETS)
-    argument("-o --output FILE  write the file in place of printing it")
-    argument("--json  print the text and what it does not express as JSON")
+COMMAND = f"""export  write a plan for Megatron-LM, NeMo, torchtitan or PyTorch
+    Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo (Megatron-Bridge) or
+    torchtitan, or PyTorch code (DTensor, FSDP2, pipelining) that runs under torchrun.
+{PLAN_FILE}
+--to ({"|".join(TARGETS)}, required)  the tool
+-o --output FILE  write the file in place of printing it
+--json  print the text and what it does not express as JSON"""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,17 +2,16 @@
 
 import argparse
 import sys
-from typing import Any
 
 from alpa_explore.cli.options import (
-    add_cluster,
-    add_figure,
-    add_model,
-    add_question,
-    add_states,
+    CLUSTER,
+    FIGURE,
+    MODEL,
+    NO_MICROBATCHES,
+    QUESTION,
+    STATES,
     chosen_cluster,
     chosen_model,
-    refuse_microbatches,
 )
 from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
@@ -20,29 +19,22 @@ from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
 _COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
-_EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO
+COMMAND = f"""layouts  every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation
+    Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.
+{MODEL}
+{CLUSTER}
+{QUESTION}
+{STATES}
+{NO_MICROBATCHES}
+--top N (int, = 12)  layouts that are printed (default: 12)
+--plan FILE  a plan file that is named as a layout, and compared
+--no-cache  neither read nor write the cache
+{FIGURE}"""
+EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO
 × microbatch × interleaving × recomputation, as the software of the cluster has them (1x8:h100@torchtitan names one).
 
 example:
   alpa-explore layouts llama-3-8b --cluster 1x8:h100 --global-batch 128"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "layouts  every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation",
-        "Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.",
-        _EPILOG,
-    )
-    add_model(argument)
-    add_cluster(argument)
-    add_question(argument)
-    add_states(argument)
-    refuse_microbatches(argument)
-    argument("--top N  layouts that are printed (default: 12)", int, default=12)
-    argument("--plan FILE  a plan file that is named as a layout, and compared")
-    argument("--no-cache  neither read nor write the cache")
-    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
@@ -15,7 +15,16 @@ from alpa_explore.units import printable
 if TYPE_CHECKING:
     from alpa_explore.validation.runs.rows import Rows
 
-_EPILOG = """The first line of a file names its columns, in any order.
+COMMAND = """predict  predict measured training runs, and score the predictions
+    Predict the time and memory of every training run in CSV files with the planner's cost model, and compare with
+    what was measured.
+files ROWS.csv (many)  files of runs, one run a line
+--device NAME  a device or device file, instead of what each row says
+--software NAME  a software profile, instead of what each row says
+--split (fit|held-out|all, = all)  only the configurations to which figures may be fitted, or only the others
+    (default: all)
+--json  print JSON"""
+EPILOG = """The first line of a file names its columns, in any order.
   model      model, layers, hidden, heads, kv_heads, ffn, vocab, tied, seq
   batch      global_batch, micro_batch, grad_accum
   machine    gpus, gpu_type, gpus_per_node, framework
@@ -27,25 +36,6 @@ row does not say what is recomputed, both ends are priced: seconds and bytes of 
 
 example:
   alpa-explore predict nanotron.csv --split held-out --json"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "predict  predict measured training runs, and score the predictions",
-        "Predict the time and memory of every training run in CSV files with the planner's cost model, and compare "
-        "with what was measured.",
-        _EPILOG,
-    )
-    argument("files ROWS.csv  files of runs, one run a line", nargs="+")
-    argument("--device NAME  a device or device file, instead of what each row says")
-    argument("--software NAME  a software profile, instead of what each row says")
-    argument(
-        "--split  only the configurations to which figures may be fitted, or only the others (default: all)",
-        choices=("fit", "held-out", "all"),
-        default="all",
-    )
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,22 +2,16 @@
 
 import argparse
 import sys
-from typing import Any
 
 from alpa_explore.cli.output import check_file
 from alpa_explore.errors import OptionError
 
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "report  several plans as one HTML page",
-        "Write one self-contained HTML page about plans that were tried: a table to sort, in which what differs is "
-        "marked, the figures of the chosen plan, and that plan beside the fastest others.",
-    )
-    argument("files PLAN  files that `alpa-explore plan -o` wrote", nargs="+")
-    argument("-o --output FILE  the page", required=True)
-    argument("--chosen N  the plan whose figures are shown, from 1 (default: the last one)", int)
+COMMAND = """report  several plans as one HTML page
+    Write one self-contained HTML page about plans that were tried: a table to sort, in which what differs is marked,
+    the figures of the chosen plan, and that plan beside the fastest others.
+files PLAN (many)  files that `alpa-explore plan -o` wrote
+-o --output FILE (required)  the page
+--chosen N (int)  the plan whose figures are shown, from 1 (default: the last one)"""
 
 
 def run(options: argparse.Namespace) -> int:

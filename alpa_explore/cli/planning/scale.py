@@ -3,37 +3,29 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from alpa_explore.cli.options import add_figure, add_model, add_question, chosen_model, refuse_microbatches
+from alpa_explore.cli.options import FIGURE, MODEL, NO_MICROBATCHES, QUESTION, chosen_model
 from alpa_explore.cli.output import check_file, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
 
-_EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
+COMMAND = f"""scale  where a model fits, how fast it trains and what it costs: devices × number of nodes
+    The fastest uniform layout on each device and number of nodes, or what is missing to fit.
+{MODEL}
+--devices A,B (= h100)  device presets (default: h100)
+--nodes 1,2,4 (= 1,2,4,8)  numbers of nodes (default: 1,2,4,8)
+--devices-per-node M (int)  devices of a node (default: 8, or those of a rack)
+{QUESTION}
+{NO_MICROBATCHES}
+--price DEVICE=DOLLARS (several)  dollars for an hour of one device; may be repeated
+--no-cache  neither read nor write the cache
+{FIGURE}"""
+EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
 
 example:
   alpa-explore scale llama-3-70b --devices h100,b200 --nodes 1,2,4,8 --price h100=2.5 --price b200=4.2"""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "scale  where a model fits, how fast it trains and what it costs: devices × number of nodes",
-        "The fastest uniform layout on each device and number of nodes, or what is missing to fit.",
-        _EPILOG,
-    )
-    add_model(argument)
-    argument("--devices A,B  device presets (default: h100)", default="h100")
-    argument("--nodes 1,2,4  numbers of nodes (default: 1,2,4,8)", default="1,2,4,8")
-    argument("--devices-per-node M  devices of a node (default: 8, or those of a rack)", int)
-    add_question(argument)
-    refuse_microbatches(argument)
-    argument("--price DEVICE=DOLLARS  dollars for an hour of one device; may be repeated", several=True)
-    argument("--no-cache  neither read nor write the cache")
-    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:

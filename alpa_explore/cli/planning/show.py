@@ -1,25 +1,21 @@
 """`alpa-explore show FILE`: print a plan file as text or JSON, or write a page with all figures."""
 
 import argparse
-from typing import Any
 
-from alpa_explore.cli.options import add_plan_file
 from alpa_explore.cli.output import answer, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
 
+COMMAND = """show  show a plan file
+    Show the contents of a plan file.
+file FILE  a file that `alpa-explore plan -o` wrote
+--stage N (int)  the operators of stage N with their specs and seconds
+--microbatches  iteration time and memory for other numbers of microbatches
+--html FILE  write one self-contained page with all figures
+--json  print JSON"""
+
 _COLUMNS = "operator op phase layer strategy inputs outputs compute_seconds communication_seconds"
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command("show  show a plan file", "Show the contents of a plan file.")
-    add_plan_file(argument, "FILE")
-    argument("--stage N  the operators of stage N with their specs and seconds", int)
-    argument("--microbatches  iteration time and memory for other numbers of microbatches")
-    argument("--html FILE  write one self-contained page with all figures")
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.options import PLAN_FILE
 from alpa_explore.cli.output import check_file, print_json, write_page
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.schedules.simulator.timeline import Timeline
 
+COMMAND = f"""simulate  simulate the tasks of a plan file
+    Simulate one iteration of a plan: every forward and backward task, every send on its link, and the memory of each
+    submesh, beside the closed form. Predicted times, not measured ones.
+{PLAN_FILE}
+--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v, dualpipe, interleaved-1f1b, 'all',
+    or a .csv file in torch's format (default: the plan's)
+--stages-per-submesh V (int)  for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)
+--trace FILE  write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing
+--csv FILE  write the schedule as a CSV file in the format of torch.distributed.pipelining
+--html FILE  write one self-contained page with the timeline and all other figures
+--json  print JSON"""
+
 _COLUMNS = (
     "submesh stages busy_seconds bubble_fraction warm_up_seconds cool_down_seconds microbatches_held weight_bytes "
     "gradient_bytes optimizer_bytes activation_bytes workspace_bytes peak_bytes memory_fraction"
 )
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "simulate  simulate the tasks of a plan file",
-        "Simulate one iteration of a plan: every forward and backward task, every send on its link, and the memory "
-        "of each submesh, beside the closed form. Predicted times, not measured ones.",
-    )
-    add_plan_file(argument)
-    argument(
-        "--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v, dualpipe, "
-        "interleaved-1f1b, 'all', or a .csv file in torch's format (default: the plan's)"
-    )
-    argument("--stages-per-submesh V  for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)", int)
-    argument("--trace FILE  write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
-    argument("--csv FILE  write the schedule as a CSV file in the format of torch.distributed.pipelining")
-    argument("--html FILE  write one self-contained page with the timeline and all other figures")
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Commands about running plans on devices.
 
-    launch        train with a plan; `run_arguments` and `requested_schedule` are used by `verify`
+    launch        train with a plan; `RUN` and `requested_schedule` are used by `verify`
     verify        compare the training of a plan, or of random plans, with one process
     compare_run   measured and predicted times of a run
     logs          what the ranks of a run print

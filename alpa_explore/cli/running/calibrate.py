@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_allow_import
 from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -17,7 +16,21 @@ if TYPE_CHECKING:
     from alpa_explore.calibration.measurements import Measurements
     from alpa_explore.cluster import Cluster
 
-_EPILOG = """example:
+COMMAND = """calibrate  measure the attached devices
+    Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and write a device
+    file.
+-o --output FILE  write the device file (JSON)
+--from-run RUN (many)  measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs,
+    starting from the figures of their plans
+--device (cpu|cuda)  what to measure (default: cuda if available)
+--ranks N (int)  number of devices (default: all GPUs, or 2 on a CPU)
+--like NAME  a preset for datasheet peaks and for links that are not measured
+--name NAME (= measured)  name of the device (default: measured)
+--run-seconds S (float, = 0.02)  least duration of a timed series of kernels (default: 0.02)
+--quick  only square products, the memory-bound kernel and collectives of all devices
+--allow-import  allow a recipe package.module:function of a run's plan (--from-run), which runs that code
+--json  print the device file"""
+EPILOG = """example:
   alpa-explore calibrate -o mine.json
   alpa-explore plan gpt-tiny --cluster 1x2:mine.json -o a.plan.json
   alpa-explore launch a.plan.json --folder a-run
@@ -27,30 +40,6 @@ _EPILOG = """example:
 Runs show the times of kernels inside a program and of collectives under load; figures on which no task depends stay as
 the plan had them. Without runs, links between nodes are not measured: they are those of --like, or equal to those
 inside a node; correct them in the file."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "calibrate  measure the attached devices",
-        "Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and write a "
-        "device file.",
-        _EPILOG,
-    )
-    argument("-o --output FILE  write the device file (JSON)")
-    argument(
-        "--from-run RUN  measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs, "
-        "starting from the figures of their plans",
-        nargs="+",
-    )
-    argument("--device  what to measure (default: cuda if available)", choices=("cpu", "cuda"))
-    argument("--ranks N  number of devices (default: all GPUs, or 2 on a CPU)", int)
-    argument("--like NAME  a preset for datasheet peaks and for links that are not measured")
-    argument("--name NAME  name of the device (default: measured)", default="measured")
-    argument("--run-seconds S  least duration of a timed series of kernels (default: 0.02)", float, default=0.02)
-    argument("--quick  only square products, the memory-bound kernel and collectives of all devices")
-    add_allow_import(argument, "a run's plan (--from-run)")
-    argument("--json  print the device file")
 
 
 def run(options: argparse.Namespace) -> int:

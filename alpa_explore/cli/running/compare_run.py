@@ -3,37 +3,26 @@
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from alpa_explore.cli.options import add_allow_import, add_figure
+from alpa_explore.cli.options import FIGURE
 from alpa_explore.cli.output import check_file, print_json, write_figure, wrote
 from alpa_explore.plans.report.text import render_table
+
+COMMAND = f"""compare-run  compare measured and predicted times of a run
+    Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the forward tasks of
+    stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.
+folder RUN  the folder of a run that `alpa-explore launch` made
+--cluster NxM:DEVICE  predict with the figures of this cluster, such as one of `alpa-explore calibrate --from-run`
+--allow-import  allow a recipe package.module:function of the plan (--cluster, --better-plan), which runs that code
+--better-plan FILE  plan again with the speed and the links that the run had; write that plan if it is faster. Also
+    while the run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint
+--tasks  one row per task instead of one per kind of task
+{FIGURE}"""
 
 _COLUMNS = (
     "tasks count predicted_seconds measured_seconds ratio "
     "predicted_collective_seconds measured_collective_seconds measured_receive_seconds"
 )
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "compare-run  compare measured and predicted times of a run",
-        "Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the forward "
-        "tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
-    )
-    argument("folder RUN  the folder of a run that `alpa-explore launch` made")
-    argument(
-        "--cluster NxM:DEVICE  predict with the figures of this cluster, such as one of `alpa-explore calibrate "
-        "--from-run`"
-    )
-    add_allow_import(argument, "the plan (--cluster, --better-plan)")
-    argument(
-        "--better-plan FILE  plan again with the speed and the links that the run had; write that plan if it is "
-        "faster. Also while the run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint"
-    )
-    argument("--tasks  one row per task instead of one per kind of task")
-    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:

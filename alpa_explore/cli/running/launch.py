@@ -12,14 +12,45 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import Arguments, add_allow_import, add_plan_file
+from alpa_explore.cli.options import ALLOW_IMPORT, PLAN_FILE
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
     from alpa_explore.runtime.run import Run
     from alpa_explore.schedules.task import Schedule
 
-_EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run
+RUN = f"""\
+--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, v-min,
+    dualpipe-v or dualpipe; or a .csv file in torch's format (default: the plan's own)
+--device KIND  cpu or cuda (default: cuda where there is one)
+--learning-rate X (float)  learning rate of the optimizer (default: 0.001)
+--seed N (int)  seed of weights and data of a catalogue model (default: 0)
+--scheduler ADDRESS  address tcp://… of the Dask scheduler, for --target dask
+--ports FIRST-LAST  where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any
+    port)
+{ALLOW_IMPORT}"""
+"""The options of all commands that run a plan."""
+COMMAND = f"""launch  train with a plan
+    Train with a plan file, one process per device of the plan.
+{PLAN_FILE}
+--steps N (int, = 10)  iterations of training (default: 10)
+{RUN}
+--target WHERE (= local)  local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete
+    script or PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks
+--checkpoint-every N (int)  write the whole state every N steps, keep the last two
+--retries N (int, = 0)  after the loss of a process, host or link go on from the last checkpoint, up to N times;
+    planned again where too few hosts are left, and back under the first plan when all answer again
+--resume DIR  go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model
+    and global batch. --steps counts from the start of training
+--image IMAGE  container image with alpa-explore, for --target kubernetes
+--claim NAME  volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)
+--save DIR  write the trained weights (torch.distributed.checkpoint) into a new folder
+--folder DIR  folder for logs and results (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)
+--stall-seconds S (float, = 60)  fail when no rank finishes an instruction for so long (default: 60)
+--frozen-buffers  train a model whose losses depend on buffers that its forward pass writes and this run cannot, with
+    their first values
+--dry-run  lower and check the plan, print the run, start nothing"""
+EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run
 holds the log of every rank, and measured.json with measured and predicted times.
 
 exit codes: 0 done, 1 the run failed, 2 bad input or too few devices, 130 stopped by Ctrl-C
@@ -36,65 +67,6 @@ _REQUESTED = tuple(
     """.split()
 )
 """Options that `launch` takes by the same names."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "launch  train with a plan", "Train with a plan file, one process per device of the plan.", _EPILOG
-    )
-    run_arguments(argument, steps=10)
-    argument(
-        "--target WHERE  local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete "
-        "script or PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
-        default="local",
-    )
-    argument("--checkpoint-every N  write the whole state every N steps, keep the last two", int)
-    argument(
-        "--retries N  after the loss of a process, host or link go on from the last checkpoint, up to N times; "
-        "planned again where too few hosts are left, and back under the first plan when all answer again",
-        int,
-        default=0,
-    )
-    argument(
-        "--resume DIR  go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same "
-        "model and global batch. --steps counts from the start of training"
-    )
-    argument("--image IMAGE  container image with alpa-explore, for --target kubernetes")
-    argument(
-        "--claim NAME  volume claim that holds the folder of the run, for --target kubernetes (default: the "
-        "machines' own path)"
-    )
-    argument("--save DIR  write the trained weights (torch.distributed.checkpoint) into a new folder")
-    argument("--folder DIR  folder for logs and results (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)")
-    argument(
-        "--stall-seconds S  fail when no rank finishes an instruction for so long (default: 60)", float, default=60.0
-    )
-    argument(
-        "--frozen-buffers  train a model whose losses depend on buffers that its forward pass writes and this run "
-        "cannot, with their first values"
-    )
-    argument("--dry-run  lower and check the plan, print the run, start nothing")
-
-
-def run_arguments(argument: Arguments, *, steps: int, file_optional: bool = False) -> None:
-    """Add the arguments of all commands that run a plan."""
-    how_many = {"nargs": "?"} if file_optional else {}
-    add_plan_file(argument, **how_many)
-    argument(f"--steps N  iterations of training (default: {steps})", int, default=steps)
-    argument(
-        "--schedule NAME  1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, "
-        "v-min, dualpipe-v or dualpipe; or a .csv file in torch's format (default: the plan's own)"
-    )
-    argument("--device KIND  cpu or cuda (default: cuda where there is one)")
-    argument("--learning-rate X  learning rate of the optimizer (default: 0.001)", float)
-    argument("--seed N  seed of weights and data of a catalogue model (default: 0)", int)
-    argument("--scheduler ADDRESS  address tcp://… of the Dask scheduler, for --target dask")
-    argument(
-        "--ports FIRST-LAST  where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask "
-        "(default: any port)"
-    )
-    add_allow_import(argument)
 
 
 def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:

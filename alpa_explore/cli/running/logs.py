@@ -4,28 +4,22 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.units import printable
+
+COMMAND = """logs  what the ranks of a run print
+    Print the logs of the ranks of a run, rank by rank, each line with its rank and host; with --follow also new lines
+    as they come, until all ranks have ended.
+folder RUN  the folder of a run that `alpa-explore launch` made
+--rank N (int, several)  only this rank; may be given several times
+--follow -f  go on with new lines until the run is over"""
 
 _POLL_SECONDS = 0.3
 
 
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "logs  what the ranks of a run print",
-        "Print the logs of the ranks of a run, rank by rank, each line with its rank and host; with --follow also "
-        "new lines as they come, until all ranks have ended.",
-    )
-    argument("folder RUN  the folder of a run that `alpa-explore launch` made")
-    argument("--rank N  only this rank; may be given several times", int, several=True, default=None)
-    argument("--follow -f  go on with new lines until the run is over")
-
-
 def run(options: argparse.Namespace) -> int:
     """Print the lines."""
-    from alpa_explore.runtime.logs import LogReader
+    from alpa_explore.runtime.reports import LogReader
 
     reader = LogReader(Path(options.folder), options.rank)
     while True:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from alpa_explore.cli.options import add_hosts
+from alpa_explore.cli.options import HOSTS
 from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.text import render_table
@@ -16,7 +16,17 @@ from alpa_explore.units import printable
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
 
-_EPILOG = """ADDRESS is that of a Dask scheduler (tcp://host:8786); ssh:h1,h2 starts workers on these hosts for the
+COMMAND = f"""nodes  list the hosts that are attached by Dask
+    List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links between them.
+address ADDRESS  tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file
+{HOSTS}
+--no-links  measure no links
+--calibrate  measure the devices on one worker (one to three minutes) and keep the figures for machines of its kind
+--quick  with --calibrate: fewer shapes of kernels
+--keep  with ssh: or slurm: keep the workers until Ctrl-C
+-o --output FILE  write the cluster (JSON), for --cluster FILE
+--json  print JSON"""
+EPILOG = """ADDRESS is that of a Dask scheduler (tcp://host:8786); ssh:h1,h2 starts workers on these hosts for the
 time of the command, slurm on the nodes of this allocation; a file that -o wrote is shown again.
 
 Links are measured by TCP from worker to worker, each direction by itself. Devices and versions must be equal on all
@@ -30,31 +40,10 @@ example:
 exit codes: 0 done, 2 bad input, hosts that cannot be planned for"""
 
 
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "nodes  list the hosts that are attached by Dask",
-        "List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links between "
-        "them.",
-        _EPILOG,
-    )
-    argument("address ADDRESS  tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
-    add_hosts(argument)
-    argument("--no-links  measure no links")
-    argument(
-        "--calibrate  measure the devices on one worker (one to three minutes) and keep the figures for machines of "
-        "its kind"
-    )
-    argument("--quick  with --calibrate: fewer shapes of kernels")
-    argument("--keep  with ssh: or slurm: keep the workers until Ctrl-C")
-    argument("-o --output FILE  write the cluster (JSON), for --cluster FILE")
-    argument("--json  print JSON")
-
-
 def run(options: argparse.Namespace) -> int:
     """Attach, print both tables, write the file."""
     from alpa_explore.attached.attach import attached_document, load_attached, save_attached
-    from alpa_explore.attached.starting import SLURM, SSH, scheduler_of
+    from alpa_explore.attached.connection import SLURM, SSH, scheduler_of
     from alpa_explore.cluster.files import is_file_name
     from alpa_explore.errors import OptionError
 
@@ -120,8 +109,7 @@ def _calibrate(options: argparse.Namespace, attached: Attached) -> None:
 
 
 def _print_hosts(attached: Attached) -> None:
-    from alpa_explore.attached.hosts import differences, differences_from_here
-    from alpa_explore.attached.tables import host_rows
+    from alpa_explore.attached.hosts import differences, differences_from_here, host_rows
 
     print(render_table(host_rows(attached.hosts)), flush=True)
     for text in differences(attached.hosts):
@@ -131,7 +119,7 @@ def _print_hosts(attached: Attached) -> None:
 
 
 def _print_links(attached: Attached) -> None:
-    from alpa_explore.attached.tables import link_rows
+    from alpa_explore.attached.hosts import link_rows
 
     if attached.links:
         print(f"\n{render_table(link_rows(attached.links))}")

@@ -7,15 +7,25 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_plan_file
+from alpa_explore.cli.options import PLAN_FILE
 from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.units import printable
 
-_EPILOG = """example:
+COMMAND = f"""profile  time the kernels of a plan on the attached device
+    Time the kernels that a plan and its search ask for on the attached device, and write them to a file. A cluster
+    NxM:DEVICE+FILE is planned with these times.
+{PLAN_FILE}
+-o --output FILE (required)  the file of kernels (JSON)
+--seconds S (float, = 30)  about how long to measure (default: 30)
+--scheduler ADDRESS  measure on the hosts of a Dask scheduler (tcp://HOST:PORT), which share the list of kernels
+--allow-remote  allow a scheduler outside this machine and private networks
+--device (cpu|cuda)  what to measure (default: cuda if available)
+--allow-import  allow a recipe package.module:function in the plan file, which runs that code
+--json  print JSON"""
+EPILOG = """example:
   alpa-explore plan gpt-tiny --cluster 1x2:cpu -B 4 -o a.plan.json
   alpa-explore profile a.plan.json -o kernels.json --seconds 20
   alpa-explore plan gpt-tiny --cluster 1x2:cpu+kernels.json -B 4
@@ -23,27 +33,6 @@ _EPILOG = """example:
 The kernels of the plan are timed first, by their share of its time. Then a plan is made with what was found, and its
 kernels are timed, until they are known; then those of all other strategies. Where FILE is there already, its kernels
 are kept, and only others are timed: a profile that was interrupted goes on."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "profile  time the kernels of a plan on the attached device",
-        "Time the kernels that a plan and its search ask for on the attached device, and write them to a file. A "
-        "cluster NxM:DEVICE+FILE is planned with these times.",
-        _EPILOG,
-    )
-    add_plan_file(argument)
-    argument("-o --output FILE  the file of kernels (JSON)", required=True)
-    argument("--seconds S  about how long to measure (default: 30)", float, default=30.0)
-    argument(
-        "--scheduler ADDRESS  measure on the hosts of a Dask scheduler (tcp://HOST:PORT), which share the list of "
-        "kernels"
-    )
-    argument("--allow-remote  allow a scheduler outside this machine and private networks")
-    argument("--device  what to measure (default: cuda if available)", choices=("cpu", "cuda"))
-    argument("--allow-import  allow a recipe package.module:function in the plan file, which runs that code")
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

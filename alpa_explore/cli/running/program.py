@@ -1,33 +1,35 @@
 """`alpa-explore program PLAN`: lower a plan to instructions for every rank and check them; nothing is run."""
 
-import argparse
-from dataclasses import asdict
-from typing import Any
+from __future__ import annotations
 
-from alpa_explore.cli.options import add_allow_import, add_plan_file
+import argparse
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cli.options import ALLOW_IMPORT, PLAN_FILE
 from alpa_explore.cli.output import answer
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.schedules.task import LETTERS
 from alpa_explore.units import printable
 
+if TYPE_CHECKING:
+    from alpa_explore.programs.program import Program
+
+COMMAND = f"""program  lower a plan to instructions for every rank
+    Lower a plan file to instructions for every rank and check them: sends are received, ranks do not deadlock, no
+    value is read after it is freed. Peak bytes are those of all values, without the optimizer state. Nothing is run.
+{PLAN_FILE}
+--schedule NAME  1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and dualpipe only
+    of a plan made for it (default: the plan's)
+--rank R (int)  print the instructions of rank R
+{ALLOW_IMPORT}
+--json  print JSON"""
+
 _COLUMNS = "stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes"
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "program  lower a plan to instructions for every rank",
-        "Lower a plan file to instructions for every rank and check them: sends are received, ranks do not deadlock, "
-        "no value is read after it is freed. Peak bytes are those of all values, without the optimizer state. "
-        "Nothing is run.",
-    )
-    add_plan_file(argument)
-    argument(
-        "--schedule NAME  1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and "
-        "dualpipe only of a plan made for it (default: the plan's)"
-    )
-    argument("--rank R  print the instructions of rank R", int)
-    add_allow_import(argument)
-    argument("--json  print JSON")
+_COUNTED = "compute collective send receive accumulate optimize free".split()
+"""The kinds of instructions that a row counts."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.plans.rebuild import rebuild
     from alpa_explore.programs.check import check
-    from alpa_explore.programs.execution.live_bytes import live_bytes
+    from alpa_explore.programs.execution.rehearsal import live_bytes
     from alpa_explore.programs.lowering.lower import lower
-    from alpa_explore.programs.text import program_rows, rank_lines
+    from alpa_explore.programs.text import rank_lines
 
     program = lower(rebuild(load_plan(options.file), allow_import=options.allow_import), options.schedule)
     check(program)
@@ -50,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         lines = [printable(line) for line in rank_lines(program, options.rank)]
         return answer(options, lines, lambda: "\n".join(lines))
     live = live_bytes(program)
-    rows = program_rows(program, live)
+    rows = [_row(program, live, stage, rank) for stage, of in enumerate(program.stages) for rank in of.ranks]
     schedule = program.schedule
     checked = (
         f"{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
@@ -65,3 +67,17 @@ def run(options: argparse.Namespace) -> int:
         "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
     }
     return answer(options, value, lambda: f"{render_table(rows, _COLUMNS)}\n\n{checked}")
+
+
+def _row(program: Program, live: Mapping[int, Any], number: int, rank: int) -> dict[str, Any]:
+    """The number of instructions of a rank in a stage, by kind and by task, and the memory of the rank."""
+    of_tasks = {LETTERS[action]: of_ranks[rank] for action, of_ranks in program.stages[number].tasks.items()}
+    kinds = Counter(type(i).__name__.lower() for instructions in of_tasks.values() for i in instructions)
+    return {
+        "stage": number,
+        "rank": rank,
+        "instructions": kinds.total(),
+        **{kind: kinds[kind] for kind in _COUNTED},
+        "tasks": {letter: len(instructions) for letter, instructions in of_tasks.items()},
+        **asdict(live[rank]),
+    }

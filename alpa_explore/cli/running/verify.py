@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine, duration
-from alpa_explore.cli.running.launch import requested_schedule, run_arguments
+from alpa_explore.cli.running.launch import RUN, requested_schedule
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.tables import row_of
 from alpa_explore.plans.report.text import render_table
@@ -18,7 +18,28 @@ from alpa_explore.units import printable
 if TYPE_CHECKING:
     from alpa_explore.random_plans.campaign import Campaign
 
-_EPILOG = """With --random no plan file is needed: tiny models of every family, random cuts into stages on random
+COMMAND = f"""verify  compare a plan's training with one process
+    Train a few steps with a plan, one process per device, and in a single process from the same
+
+    weights; compare the
+    loss, every gradient, every updated weight and the buffers that are written.
+file PLAN (optional)  a file that `alpa-explore plan -o` wrote
+--steps N (int, = 2)  iterations of training (default: 2)
+{RUN}
+--target WHERE (= local)  local (default): processes on this machine; dask: the workers of --scheduler start the ranks
+--interpret  run all ranks in this process, by the reference interpreter, instead of a process per device
+random plans:
+--random N (int)  instead of a plan file, N random plans of tiny models, of --seed
+--first K (int, = 0)  begin with plan number K of the seed (default: 0)
+--families NAME,…  models, of those that a wrong name lists (default: all)
+--launched K (int, = 0)  train K of them by torch.distributed too (default: 0)
+--workers W (int)  processes (default: one for each core)
+--folder DIR  folder for the plan files of failures (default: a new one in ./alpa-runs)
+options:
+--tolerance X (float, = 1e-5)  largest relative error that passes (default: 1e-5); of what is computed in 16 bits
+    also what rounding explains, which is measured
+--json  print JSON"""
+EPILOG = """With --random no plan file is needed: tiny models of every family, random cuts into stages on random
 submeshes and logical meshes of 1 to 8 devices, every schedule, and for each operator any strategy that its rule allows.
 Every plan is interpreted in one process; --launched K of them are also trained by a process a rank. A plan that differs
 is shrunk to a small one that still does, which is written as a plan file, and the command that repeats it is printed.
@@ -32,38 +53,6 @@ examples:
 
 _MOST_LINES = 12
 """Sharded choices of a failing plan that are printed; --json has all."""
-
-
-def add(command: Any) -> None:
-    """Add the command to the parser."""
-    argument = command(
-        "verify  compare a plan's training with one process",
-        "Train a few steps with a plan, one process per device, and in a single process from the same\nweights; "
-        "compare the loss, every gradient, every updated weight and the buffers that are written.",
-        _EPILOG,
-    )
-    run_arguments(argument, steps=2, file_optional=True)
-    argument(
-        "--target WHERE  local (default): processes on this machine; dask: the workers of --scheduler start the ranks",
-        default="local",
-    )
-    argument(
-        "--interpret  run all ranks in this process, by the reference interpreter, instead of a process per device"
-    )
-    random = argument.group("random plans")
-    random("--random N  instead of a plan file, N random plans of tiny models, of --seed", int)
-    random("--first K  begin with plan number K of the seed (default: 0)", int, default=0)
-    random("--families NAME,…  models, of those that a wrong name lists (default: all)")
-    random("--launched K  train K of them by torch.distributed too (default: 0)", int, default=0)
-    random("--workers W  processes (default: one for each core)", int)
-    random("--folder DIR  folder for the plan files of failures (default: a new one in ./alpa-runs)")
-    argument(
-        "--tolerance X  largest relative error that passes (default: 1e-5); of what is computed in 16 bits also what "
-        "rounding explains, which is measured",
-        float,
-        default=1e-5,
-    )
-    argument("--json  print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

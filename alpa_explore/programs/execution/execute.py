@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
-from alpa_explore.programs.instruction import (
+from alpa_explore.programs.program import (
     Accumulate,
     Assign,
     Box,
@@ -23,11 +23,11 @@ from alpa_explore.programs.instruction import (
     Instruction,
     Load,
     Optimize,
+    Program,
     Receive,
     Send,
     Slice,
 )
-from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Action, Task
 from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.targets import counted_losses, mean_count

@@ -16,8 +16,7 @@ import torch
 from alpa_explore.arguments import checked
 from alpa_explore.errors import ProgramError
 from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values, Waiting
-from alpa_explore.programs.instruction import Box, Collective, Receive, Send
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Box, Collective, Program, Receive, Send
 from alpa_explore.schedules.task import Task
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind

@@ -1,7 +1,10 @@
 """Execute every task of a rank once on tensors without memory (torch's meta device).
 
 The result is the memory that each task needs and the collectives that it runs. A task does the same for every
-microbatch, so rehearsing it for one microbatch is enough.
+microbatch, so rehearsing it for one microbatch is enough: it changes the bytes that the rank holds, and exceeds the
+bytes at its start, by the same amounts, and the order of the tasks gives the peak of the rank:
+
+    peak = max over tasks k of (weights and sums + Σ_{j<k} change_j + peak_k)
 """
 
 from collections.abc import Mapping
@@ -12,8 +15,7 @@ import torch
 
 from alpa_explore.graph import TensorKind
 from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values
-from alpa_explore.programs.instruction import Box, Collective, Count, Receive, Send
-from alpa_explore.programs.program import Program
+from alpa_explore.programs.program import Box, Collective, Count, Program, Receive, Send
 from alpa_explore.schedules.task import Action, Task
 from alpa_explore.sharding.reshard import StepKind
 
@@ -104,3 +106,36 @@ class _MetaTransport:
         extents = [stop - start for start, stop in box]
         return torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=META)
         yield ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBytes:
+    """Bytes of the values of one rank, and of its optimizer state."""
+
+    lasting_bytes: int
+    """Weights, buffers and sums of gradients."""
+    peak_bytes: int
+    """Peak bytes of all values, those included; without optimizer state."""
+    optimizer_bytes: int
+    """Moments and master copies of the weights that the rank updates."""
+
+
+def live_bytes(program: Program) -> dict[int, LiveBytes]:
+    """Rank -> its memory, for every rank."""
+    return {rank: _of_rank(program, rank) for rank in program.ranks}
+
+
+def _of_rank(program: Program, rank: int) -> LiveBytes:
+    executor, tasks = rehearse(program, rank)
+    lasting = executor.memory.now_bytes - sum(task_bytes.change_bytes for task_bytes in tasks.values())
+    now = peak = lasting
+    for task in program.order(rank):
+        task_bytes = tasks[task.stage, task.action]
+        peak = max(peak, now + task_bytes.peak_bytes)
+        now += task_bytes.change_bytes
+    graph = program.graph
+    state_bytes = sum(
+        int(graph.parameters[parameter].state_bytes_per_element) * gradient.numel()
+        for parameter, _, gradient in executor.gradients
+    )
+    return LiveBytes(lasting_bytes=lasting, peak_bytes=peak, optimizer_bytes=state_bytes)

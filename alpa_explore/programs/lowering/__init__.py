@@ -2,10 +2,9 @@
 
 Read in this order:
 
-    decision     the decisions for one stage: strategies, and specs of sources, weights and gradients
-    table        the schedule that a program follows, chosen and checked
-    boxes        which box of a tensor a device holds, and how boxes of two meshes intersect
-    writer       writes the instructions of one stage for all of its ranks
+    decision     the decisions for one stage: strategies, and specs of sources, weights and gradients; the schedule
+                 that a program follows, chosen and checked
+    writer       writes the instructions of one stage for all of its ranks; which box of a tensor a device holds
     lower        the forward, backward and update tasks of all stages; values are freed after their last use
 
 Nothing is decided here. A node of the sharding problem becomes the `LocalCall` of `sharding.local` for the rank's place

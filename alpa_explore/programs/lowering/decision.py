@@ -1,19 +1,23 @@
-"""The decisions of a plan for one stage, in the form that lowering reads: a spec or a strategy for every node.
+"""What lowering reads: the decisions of a plan for one stage, a spec or a strategy for every node, and its schedule.
 
-They follow from the sharding problem of the stage and the choice for every node of it.
+The decisions follow from the sharding problem of the stage and the choice for every node of it. The backward passes of
+the schedule must be either all whole (B) or all in two halves (I and W), because a program stores the instructions of a
+task once for all microbatches.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import ProgramError
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
-from alpa_explore.plans.schedule_stages import schedule_stages
-from alpa_explore.schedules.task import Schedule
+from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
+from alpa_explore.schedules.simulator.check import check as check_schedule
+from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec
 from alpa_explore.sharding.strategy import Strategy
@@ -95,3 +99,34 @@ def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
         problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
         decisions.append(stage_decision(problem, choices, stage.devices))
     return tuple(decisions)
+
+
+def program_schedule(plan: Plan, schedule: Schedule | str | None = None) -> Schedule:
+    """The schedule of a run: `schedule` itself, the schedule of that name for the plan's B, or the plan's own.
+
+    Raises as `plans.schedule_stages` and `check_table`.
+    """
+    table = schedule_table(plan, schedule)
+    check_table(table, len(schedule_stages(plan, table)))
+    return table
+
+
+def check_table(schedule: Schedule, num_stages: int) -> None:
+    """Check that a program with `num_stages` stages can follow a schedule.
+
+    ProgramError for another number of stages, or when some backward passes are whole and some in two halves;
+    ScheduleError where the schedule cannot run.
+    """
+    if schedule.num_stages != num_stages:
+        raise ProgramError(
+            "The schedule has other stages than the plan",
+            found=f"{schedule.num_stages} in {schedule.name}, {num_stages} in the plan",
+            remedy="Choose one with a stage on each submesh, such as '1f1b', or make one for this plan.",
+        )
+    if {Action.BACKWARD, Action.BACKWARD_INPUT} <= set(schedule.actions.tolist()):
+        raise ProgramError(
+            "A program runs all backward passes whole, or all in two halves",
+            found=f"both in {schedule.name}",
+            remedy="Write the whole ones as an I with a W behind it.",
+        )
+    check_schedule(schedule)

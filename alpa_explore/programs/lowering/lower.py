@@ -33,12 +33,20 @@ from collections.abc import Collection, Mapping, Sequence
 from alpa_explore.arguments import checked
 from alpa_explore.graph import Phase, TensorKind, Written
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.instruction import Accumulate, Assign, Free, Instruction, Load, Optimize, Slice
-from alpa_explore.programs.lowering.boxes import box_of
-from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
-from alpa_explore.programs.lowering.table import check_table, program_schedule
-from alpa_explore.programs.lowering.writer import StageWriter
-from alpa_explore.programs.program import Lasting, Program, StageProgram
+from alpa_explore.programs.lowering.decision import StageDecision, check_table, plan_decisions, program_schedule
+from alpa_explore.programs.lowering.writer import StageWriter, box_of
+from alpa_explore.programs.program import (
+    Accumulate,
+    Assign,
+    Free,
+    Instruction,
+    Lasting,
+    Load,
+    Optimize,
+    Program,
+    Slice,
+    StageProgram,
+)
 from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action, Schedule
 from alpa_explore.sharding.spec import Spec

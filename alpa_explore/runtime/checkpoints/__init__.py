@@ -2,13 +2,11 @@
 
 Read in this order:
 
-    description   checkpoint.json and index.json: what they say, and the checks of a stranger's
+    description   checkpoint.json and index.json: what they say, the checks of a stranger's, and the one that `resume=`
+                  names
     layout        which rank holds and which one writes each box of the state
-    shard         the file that one rank writes
+    stored        the file that one rank writes, and boxes read from such files
     keeper        make a checkpoint whole when all ranks have written, and keep the last two
-    find          the checkpoint that `resume=` names
-    stored        read boxes of a checkpoint
-    request       ask for a checkpoint while a run goes on
 
 A checkpoint is a folder `checkpoints/step-000010` of the run, taken when 10 steps are done:
 

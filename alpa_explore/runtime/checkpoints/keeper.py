@@ -25,12 +25,12 @@ from alpa_explore.runtime.checkpoints.description import (
     Chunk,
     Description,
     StoredTensor,
+    checkpoints_of,
     step_name,
     to_json,
     torch_dtype,
     writing_folder,
 )
-from alpa_explore.runtime.checkpoints.find import checkpoints_of
 
 Events = Callable[[], Iterable[tuple[int, dict[str, Any]]]]
 """The new events of all ranks since the last call: (rank, event)."""

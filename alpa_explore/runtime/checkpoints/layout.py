@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.optimizer_step import state_kinds
-from alpa_explore.programs.instruction import Box, Optimize
-from alpa_explore.programs.program import Lasting, Program
+from alpa_explore.programs.program import Box, Lasting, Optimize, Program
 from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, torch_dtype
 
 NamedBox: TypeAlias = tuple[str, Box]

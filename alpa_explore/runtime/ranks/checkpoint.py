@@ -14,8 +14,7 @@ from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, STATE, WEIGHTS, step_name, writing_folder
 from alpa_explore.runtime.checkpoints.layout import Share, optimizers_of, parameter_name
-from alpa_explore.runtime.checkpoints.shard import Piece, write_shard
-from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.checkpoints.stored import Piece, StoredState, write_shard
 
 
 class StateWriter:

@@ -4,7 +4,7 @@
 
 The first run of a session waits for the import of torch, those after it do not. Standard input is a Unix socket, by
 which the program that launches runs sends, for each agent, the descriptors of CHANNEL, LOG, REQUEST and PLACE
-(`targets.agents`). When that socket closes, the template ends. The agents do not: each ends when its own channel does.
+(`targets.local`). When that socket closes, the template ends. The agents do not: each ends when its own channel does.
 """
 
 import gc

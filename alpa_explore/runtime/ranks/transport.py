@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from alpa_explore.programs.execution.execute import Arriving
-from alpa_explore.programs.instruction import Box, Collective, Receive, Send
+from alpa_explore.programs.program import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
 from alpa_explore.runtime.ranks.times import Traffic

@@ -26,13 +26,12 @@ from torch._C._distributed_c10d import Store
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
-from alpa_explore.programs.instruction import Compute, Instruction
+from alpa_explore.programs.program import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
-from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.folder import read_hosts
+from alpa_explore.runtime.folder import REQUESTED, WHOLE, read_hosts, said
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
 from alpa_explore.runtime.ranks.times import RunningTimes

@@ -3,9 +3,8 @@
 Read in this order:
 
     local          an agent on this machine
-    scripts        scripts for torchrun and Slurm, which the user starts
+    scripts        scripts for torchrun and Slurm, and a PyTorchJob whose pods run one, which the user starts
     network        what a script asks about its machine: the interface towards another, a free port
-    kubernetes     a PyTorchJob, whose pods run the torchrun script
     mirror         copy what is new in the folder of a run from a host to the launcher
     dask_host      what runs on a Dask worker: receive a job, run its agent, send its reports
     dask_cluster   the workers as hosts for ranks: versions, devices, links between them

@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from alpa_explore.execution.hosts import machine, network
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import said, say
+from alpa_explore.runtime.folder import said, say
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
+from alpa_explore.runtime.targets.network import interface_of
 from alpa_explore.store.code_version import source_digest
 
 CHECKPOINTS = "checkpoints"
@@ -75,7 +74,7 @@ async def facts(device: str, *, dask_worker: Any) -> HostFacts:
     return HostFacts(
         name=socket.gethostname(),
         address=address,
-        interface=_interface_of(address),
+        interface=interface_of(address),
         machine=_machine(device),
         devices=await asyncio.to_thread(available_devices, device),
         visible=tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))),
@@ -266,13 +265,6 @@ def _ip_of(dask_address: str) -> str:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return socket.gethostbyname(host)
-
-
-def _interface_of(address: str) -> str | None:
-    for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address.partition("%")[0] == address for entry in entries):
-            return name
-    return None
 
 
 def _machine(device: str) -> str:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from alpa_explore.errors import ExecutorError
 from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE, said
+from alpa_explore.runtime.folder import REQUESTED, WHOLE, said
 from alpa_explore.runtime.reports import events, read_heartbeat
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import (

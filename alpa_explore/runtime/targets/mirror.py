@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import REQUESTED, WHOLE
+from alpa_explore.runtime.folder import REQUESTED, WHOLE
 
 GROWING = (".jsonl", ".log")
 """Files that are only appended to."""

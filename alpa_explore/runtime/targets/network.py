@@ -28,14 +28,21 @@ def interface_towards(host: str) -> str:
             remedy="Set MASTER_ADDR to the address of a network card, or GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME "
             "to its name.",
         )
-    for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address.partition("%")[0] == address for entry in entries):
-            return name
+    if (name := interface_of(address)) is not None:
+        return name
     raise OptionError(
         "No network interface holds the address from which another machine is reached",
         found=f"{address}, towards {host}",
         remedy="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the name of one.",
     )
+
+
+def interface_of(address: str) -> str | None:
+    """The network interface of this machine that holds an IP address; None where none does."""
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address.partition("%")[0] == address for entry in entries):
+            return name
+    return None
 
 
 def check_port(port: str) -> None:

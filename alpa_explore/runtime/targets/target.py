@@ -10,10 +10,9 @@ from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.targets.dask_cluster import check_workers, hosts_left
 from alpa_explore.runtime.targets.dask_workers import DaskRanks
-from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices
 from alpa_explore.runtime.targets.network import parse_ports
-from alpa_explore.runtime.targets.scripts import write_slurm, write_torchrun
+from alpa_explore.runtime.targets.scripts import check_kubernetes, write_kubernetes, write_slurm, write_torchrun
 
 
 class Ranks(Protocol):

@@ -29,8 +29,6 @@ class Architecture(Sizes):
     decoder: DecoderConfig | None = None
     """The config of a model with experts, latent or windowed attention, or with heads of another size than hidden /
     heads; None for others."""
-    spelled_out: bool = False
-    """Whether a GPT's attention is two products and a softmax, whatever the software."""
 
     @property
     def experts(self) -> int:
@@ -57,40 +55,19 @@ class Architecture(Sizes):
         if self.decoder is not None:
             kept = replace(self.decoder, layers=blocks, kv_heads=self.kv_heads, vocabulary=words, sequence=sequence)
             return replace(kept, tied=self.tied)
+        sizes: dict[str, Any] = {"hidden": self.hidden, "layers": blocks, "heads": self.heads, "vocabulary": words}
+        sizes["sequence"] = sequence
+        more: dict[str, Any] = {"kv_heads": self.kv_heads, "ffn": self.ffn, "tied": self.tied}
         if self.kind == "llama":
-            return LlamaConfig(
-                hidden=self.hidden,
-                layers=blocks,
-                heads=self.heads,
-                kv_heads=self.kv_heads,
-                ffn=self.ffn,
-                vocabulary=words,
-                sequence=sequence,
-                tied=self.tied,
-            )
+            return LlamaConfig(**sizes, **more)
         plain = self.kind == "gpt"
         # The Megatron of 2021 and its fork spell attention out.
-        spelled_out = (
-            (self.spelled_out or software in SPELLED_OUT) and plain and self.kv_heads == self.heads and self.tied
-        )
+        spelled_out = software in SPELLED_OUT and plain and self.kv_heads == self.heads and self.tied
         if spelled_out and self.ffn % self.hidden == 0:
-            return GPTConfig(
-                hidden=self.hidden,
-                layers=blocks,
-                heads=self.heads,
-                vocabulary=words,
-                sequence=sequence,
-                mlp_ratio=self.ffn // self.hidden,
-            )
+            return GPTConfig(**sizes, mlp_ratio=self.ffn // self.hidden)
         return GPTConfig(
-            hidden=self.hidden,
-            layers=blocks,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            ffn=self.ffn,
-            vocabulary=words,
-            sequence=sequence,
-            tied=self.tied,
+            **sizes,
+            **more,
             attention="fused",
             positions="learned" if plain else "rotary",
             activation="gelu" if plain else "squared-relu",

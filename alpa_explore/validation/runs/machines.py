@@ -122,7 +122,7 @@ def machine(
         size, network = devices_per_node, cluster.between_nodes
         if not is_file_name(name):  # a user's file says what a node of the user's has
             network = replace(network, bandwidth=network.bandwidth * size / NODE)
-    per_node = size if devices >= size else min(size, _power_above(devices))
+    per_node = size if devices >= size else min(size, 1 << (devices - 1).bit_length())  # the next power of two
     cluster = cluster.with_changes(nodes=-(-devices // size), devices_per_node=per_node, between_nodes=network)
     for part, family, bandwidth in NETWORKS:
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
@@ -191,11 +191,6 @@ def check_overrides(device: str | None, software: str | None) -> None:
         Cluster.parse(f"1x1:{device}") if is_file_name(device) else load_preset(device)
     if software is not None:
         load_software(software)
-
-
-def _power_above(devices: int) -> int:
-    """The least power of two that is not below a number of devices."""
-    return 1 << (devices - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

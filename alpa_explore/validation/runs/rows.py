@@ -16,22 +16,24 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.accuracy.measured_run import FAILED, RAN
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
 from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
-from alpa_explore.validation.runs.columns import (
+from alpa_explore.validation.runs.nearest import is_silent
+from alpa_explore.validation.runs.refusals import (
     COLUMNS,
     VTRAIN,
     Cells,
+    Kind,
+    cells_faults,
     is_vtrain,
     known_columns,
+    layout_faults,
     parse,
+    stage_faults,
     unknown_columns,
 )
-from alpa_explore.validation.runs.nearest import is_silent
-from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
@@ -74,7 +76,12 @@ class Row:
 
     def refused(self, kind: Kind, reason: str) -> RefusedRow:
         """The same as a row that is not priced."""
-        return RefusedRow(kind=kind, reason=reason, **{field.name: getattr(self, field.name) for field in fields(Row)})
+        return RefusedRow(kind=kind, reason=reason, **self.known)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(Row)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +106,6 @@ class MeasuredRow(Row):
     schedule: str
     source: str
     note: str
-
-    @property
-    def ran(self) -> bool | None:
-        """Whether it fitted and ran; None where the source does not say."""
-        return True if self.status in RAN else False if self.status in FAILED else None
 
     @property
     def faulty(self) -> bool:
@@ -214,25 +216,19 @@ def _row(header: Sequence[str], values: Sequence[str], file: str, line: int, vtr
     if len(values) != len(header):
         return Row(file=file, line=line).refused(Kind.CELL, f"{len(values)} cells, but {len(header)} columns")
     cells = parse(header, values, vtrain=vtrain)
-    made = cells_faults(cells) or _measured(cells, file, line)
-    if isinstance(made, MeasuredRow):
-        return made
-    return _known(cells, file, line).refused(*made)
-
-
-def _known(cells: Cells, file: str, line: int) -> Row:
-    names = ("model", "status", "gpu_type", "framework")
     memory = cells.real["memory_gib"]
-    return Row(
+    row = Row(
         file=file,
         line=line,
-        **{name: cells.text[name] for name in names},
+        **{name: cells.text[name] for name in ("model", "status", "gpu_type", "framework")},
         measured_seconds=cells.real["step_s"],
         measured_bytes=memory and memory * _GIB,
     )
+    made = cells_faults(cells) or _measured(cells, row)
+    return made if isinstance(made, MeasuredRow) else row.refused(*made)
 
 
-def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, str]:
+def _measured(cells: Cells, row: Row) -> MeasuredRow | tuple[Kind, str]:
     """The row, or why it is none; the cells have all that `cells_faults` asks for."""
     numbers = _completed(cells)
     missing = [name for name in ("dp", "gpus", "micro_batch", "global_batch", "ffn") if not numbers.get(name)]
@@ -255,13 +251,10 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         except OptionError as error:
             return Kind.CONTRADICTION, str(error)
     tied = cells.whole["tied"]
+    sizes: dict[str, Any] = {name: numbers[name] for name in ("layers", "hidden", "heads", "kv_heads", "ffn")}
     architecture = Architecture(
         kind=kind,
-        layers=numbers["layers"],
-        hidden=numbers["hidden"],
-        heads=numbers["heads"],
-        kv_heads=numbers["kv_heads"],
-        ffn=numbers["ffn"],
+        **sizes,
         vocabulary=numbers["vocab"],
         tied=kind == "gpt" if tied is None else bool(tied),
         decoder=decoder,
@@ -269,26 +262,19 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
     )
     degrees: dict[str, Any] = {field: numbers[column] for column, field in _LAYOUT.items()}
     seconds = _seconds(cells, numbers, architecture)
-    memory = cells.real["memory_gib"]
+    known = {"status": row.status or ("ok" if seconds is not None else ""), "measured_seconds": seconds}
     return MeasuredRow(
-        file=file,
-        line=line,
-        model=text["model"],
+        **{**row.known, **known},
         architecture=architecture,
         sequence=numbers["seq"],
         global_batch=numbers["global_batch"],
         layout=replace(Layout(), **degrees),
         devices=numbers["gpus"],
-        gpu_type=text["gpu_type"],
         devices_per_node=numbers["gpus_per_node"],
         zero_stage=cells.whole["zero_stage"],
         recompute=text["recompute"] or "not stated",
         precision=text["precision"] or "bf16",
         schedule=schedule,
-        framework=text["framework"],
-        status=text["status"] or ("ok" if seconds is not None else ""),
-        measured_seconds=seconds,
-        measured_bytes=memory and memory * _GIB,
         source=text["source"],
         note=text["note"],
     )

@@ -14,7 +14,7 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import Holding, slice_stages
 from alpa_explore.layering import manual_layers
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.execution.live_bytes import live_bytes
+from alpa_explore.programs.execution.rehearsal import live_bytes
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from alpa_explore.tracing.capture import capture

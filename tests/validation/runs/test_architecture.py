@@ -41,7 +41,7 @@ def test_a_config_is_that_of_the_model_with_fewer_blocks_or_padded_words() -> No
     assert isinstance(gpt, GPTConfig)
     assert (gpt.attention, gpt.positions, gpt.bias) == ("fused", "learned", True)
     for ffn in (2 * 12288, 49152):  # attention spelled out changes no matrix
-        fused, spelled_out = (replace(GPT_175B, ffn=ffn, spelled_out=how).config(2048) for how in (False, True))
+        fused, spelled_out = (replace(GPT_175B, ffn=ffn).config(2048, software=name) for name in ("", "megatron-v2"))
         assert spelled_out.attention != fused.attention
         assert spelled_out.parameter_count == fused.parameter_count
     nemotron = replace(GPT_175B, kind="nemotron", kv_heads=8, tied=False).config(4096)

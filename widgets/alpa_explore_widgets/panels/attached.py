@@ -56,8 +56,7 @@ class AttachedPanel:
 
 def attachment_html(attachment: Attachment) -> str:
     """Progress, tables of hosts and links, and the reason where the planner cannot plan for them."""
-    from alpa_explore.attached.hosts import differences, differences_from_here
-    from alpa_explore.attached.tables import host_rows, link_rows
+    from alpa_explore.attached.hosts import differences, differences_from_here, host_rows, link_rows
 
     parts = [_status(attachment)]
     nodes = attachment.nodes
