@@ -11,11 +11,10 @@
     points("03")               the points of a lesson: a number, which nbgrader reads
 
 kinds       kinds of answers: number, choice, items, words; how each is read, compared and shown
-texts       the texts of exercises, as templates in files
-definition  an exercise as a value: its numbers, truth, mistakes and texts
+definition  an exercise: its numbers, truth, mistakes and texts, from a table of a file
 sharing     plans that exercises share, made once per process
 examples    examples that lessons and exercises share: a model of a few blocks, an MLP as a sharding problem
-exercises   the exercises: of each lesson a module, and a file of texts
+exercises   the exercises: files of tables, and beside each a module whose names they use
 coding      functions to write, as text files; their checks; the process in which a solution runs
 registry    all exercises by their id; the one that a mistyped id means
 grading     an answer to a verdict: right, wrong or not an answer of this kind

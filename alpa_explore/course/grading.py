@@ -24,23 +24,23 @@ class Verdict:
 
 
 @lru_cache(maxsize=256)
-def numbers_of(exercise: Exercise[Any], seed: str) -> Any:
+def numbers_of(exercise: Exercise, seed: str) -> Any:
     """The numbers of a student."""
     return exercise.numbers(seed)
 
 
 @lru_cache(maxsize=256)
-def truth_of(exercise: Exercise[Any], seed: str) -> Any:
+def truth_of(exercise: Exercise, seed: str) -> Any:
     """The right answer for a student, computed once per process."""
     return exercise.truth(numbers_of(exercise, seed))
 
 
-def mistakes_of(exercise: Exercise[Any], seed: str) -> Sequence[Mistake]:
+def mistakes_of(exercise: Exercise, seed: str) -> Sequence[Mistake]:
     """The wrong answers that are explained."""
     return exercise.mistakes(numbers_of(exercise, seed), truth_of(exercise, seed))
 
 
-def grade(exercise: Exercise[Any], seed: str, answer: object) -> Verdict:
+def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
     """The verdict on an answer of the student with this seed."""
     numbers = numbers_of(exercise, seed)
     kind = exercise.kind(numbers)

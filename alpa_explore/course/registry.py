@@ -3,56 +3,38 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
-from typing import Any
+from importlib import import_module
+from importlib.resources import files
+from pkgutil import iter_modules
+from types import MappingProxyType
 
+from alpa_explore.course import exercises
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.exercises.planning import (
-    capture,
-    cluster,
-    collectives,
-    formulations,
-    layering,
-    pipeline,
-    sharding,
-    tour,
-)
-from alpa_explore.course.exercises.training import (
-    accuracy,
-    attention,
-    block,
-    experts,
-    hidden,
-    memory,
-    running,
-    schedules,
-    which_layout,
-    your_own,
-)
 from alpa_explore.errors import UnknownNameError, nearest_names
 
-_LESSONS: tuple[ModuleType, ...]
-_LESSONS = (tour, capture, cluster, collectives, layering, sharding, formulations, pipeline, schedules, memory)
-_LESSONS += (attention, experts, running, accuracy, your_own, block, hidden, which_layout)
-"""Their exercises, in the order of the lessons."""
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 
 
-def _by_id() -> Mapping[str, Exercise[Any]]:
-    found: dict[str, Exercise[Any]] = {}
-    for lesson, module in enumerate(_LESSONS):
-        for place, exercise in enumerate(module.EXERCISES, start=1):
-            assert exercise.id == f"{lesson:02}.{place}", f"exercise {exercise.id} should be {lesson:02}.{place}"
-            found[exercise.id] = exercise
-    return MappingProxyType(found)
+def _by_id() -> Mapping[str, Exercise]:
+    found: dict[str, Exercise] = {}
+    for _, name, _ in iter_modules(exercises.__path__):
+        tables = tomllib.loads((files(exercises) / f"{name}.toml").read_text(encoding="utf-8"))
+        names = vars(import_module(f"{exercises.__name__}.{name}"))
+        found |= {key: Exercise(key, table, names) for key, table in tables.items()}
+    lesson, place = 0, 0
+    for key in sorted(found):
+        lesson, place = (lesson, place + 1) if key.startswith(f"{lesson:02}.") else (lesson + 1, 1)
+        assert key == f"{lesson:02}.{place}", f"exercise {key} should be {lesson:02}.{place}"
+    return MappingProxyType({key: found[key] for key in sorted(found)})
 
 
-EXERCISES: Mapping[str, Exercise[Any]] = _by_id()
+EXERCISES: Mapping[str, Exercise] = _by_id()
 """Id -> exercise, in the order of the course."""
 
 
-def exercise_of(name: object) -> Exercise[Any]:
+def exercise_of(name: object) -> Exercise:
     """The exercise of an id; '6.2' and 6.2 mean '06.2'. UnknownNameError, with the nearest ids, where there is none."""
     text = str(name).strip()
     if number := _NUMBER.fullmatch(text):
@@ -64,6 +46,6 @@ def exercise_of(name: object) -> Exercise[Any]:
     raise UnknownNameError("There is no such exercise", found=repr(name), remedy=remedy)
 
 
-def exercises_of(lesson: str) -> tuple[Exercise[Any], ...]:
+def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """The exercises of a lesson ('06' or '6'), in order; () where it has none."""
     return tuple(e for e in EXERCISES.values() if e.lesson == str(lesson).zfill(2))

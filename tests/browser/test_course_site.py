@@ -204,7 +204,7 @@ def test_a_page_is_used_by_keyboard_alone_and_shows_where_the_focus_is(page: Gua
     assert sum(tag == "INPUT" for tag, _ in seen) >= 3, "search, guess and answer"
 
 
-def typed_answers(exercise: Exercise[Any]) -> list[str]:
+def typed_answers(exercise: Exercise) -> list[str]:
     """What people may type: the truth and mistakes in several forms, and what is no answer."""
     kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)
     if isinstance(kind, Choice):

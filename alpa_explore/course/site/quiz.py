@@ -14,7 +14,7 @@ from alpa_explore.course.kinds import READING, SCALES, SLIPS, Choice, Items, Kin
 from alpa_explore.course.students import EVERYBODY
 
 
-def quiz_html(exercise: Exercise[Any]) -> str:
+def quiz_html(exercise: Exercise) -> str:
     """The form, for the numbers of everybody."""
     numbers = numbers_of(exercise, EVERYBODY)
     kind = exercise.kind(numbers)
@@ -32,7 +32,7 @@ def quiz_html(exercise: Exercise[Any]) -> str:
     )
 
 
-def quiz_data(exercise: Exercise[Any]) -> dict[str, Any]:
+def quiz_data(exercise: Exercise) -> dict[str, Any]:
     """What the script grades with."""
     numbers, truth = numbers_of(exercise, EVERYBODY), truth_of(exercise, EVERYBODY)
     kind = exercise.kind(numbers)

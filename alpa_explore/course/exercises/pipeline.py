@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore import units
-from alpa_explore.course.definition import Exercise
-from alpa_explore.course.kinds import Number
 from alpa_explore.inter_op.pipeline_dp import PipelineResult, pipeline_dp
 from alpa_explore.numerics.arrays import Floats
 
@@ -97,10 +95,6 @@ class Small(NamedTuple):
         return totals
 
 
-def _stages(random: Random) -> Stages:
-    return Stages(milliseconds=tuple(random.sample(range(20, 60), 4)), microbatches=random.choice((8, 12, 16, 24)))
-
-
 def _two(random: Random) -> Two:
     """Two pipelines that are equally fast with no whole B."""
     while True:
@@ -135,49 +129,3 @@ def _why_small(small: Small, truth: float) -> str:
         f"Best: {stages}. Σt = {units.seconds(result.sum_latency_seconds)}, t_max = "
         f"{units.seconds(result.t_max_seconds)}, T = Σt + {small.microbatches - 1} · t_max = {units.seconds(truth)}."
     )
-
-
-EXERCISES = (
-    Exercise(
-        id="07.1",
-        draw=_stages,
-        kind=lambda _: Number(unit="s", tolerance=0.001),
-        truth=lambda stages: stages.result.total_seconds,
-        values={
-            "all": lambda n, _: sum(n.milliseconds),
-            "others": lambda n, _: n.microbatches - 1,
-            "slowest": lambda n, _: max(n.milliseconds),
-        },
-        wrong=lambda stages, _: (
-            1e-3 * (sum(stages.milliseconds) + stages.microbatches * max(stages.milliseconds)),
-            1e-3 * stages.microbatches * sum(stages.milliseconds),
-        ),
-        holds=lambda stages: stages.result.t_max_seconds == 1e-3 * max(stages.milliseconds),
-    ),
-    Exercise(
-        id="07.2",
-        draw=_small,
-        kind=lambda _: Number(unit="s", tolerance=0.001),
-        truth=lambda small: small.result.total_seconds,
-        values={"words": lambda n, _: n.words(), "steps": _why_small},
-        wrong=lambda small, truth: (
-            min(total for total in small.all_totals() if total > truth * 1.002),
-            1e-3 * small.microbatches * max(small.one),
-        ),
-        holds=lambda small: bool(np.isclose(min(small.all_totals()), small.result.total_seconds)),
-    ),
-    Exercise(
-        id="07.3",
-        draw=_two,
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda two: two.first,
-        values={
-            "both": lambda n, _: sum(n.apart),
-            "slower": lambda n, _: max(n.apart),
-            "equal": lambda n, _: 1 + (sum(n.apart) - n.together) / (n.together - max(n.apart)),
-        },
-        wrong=lambda _two, truth: (truth - 1, truth + 1),
-        holds=lambda two: len(two.at(1).stages) == 1 and len(two.at(_MOST_MICROBATCHES).stages) == 2 and two.first > 2,
-    ),
-)
-"""In the order of their ids."""

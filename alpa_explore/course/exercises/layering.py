@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.course.definition import Exercise, Mistake
-from alpa_explore.course.kinds import Items, Number
 from alpa_explore.layering.balance import flops_limit, smallest_delta
 from alpa_explore.layering.crossing import Crossing
 from alpa_explore.layering.dp import Clustering, solve
@@ -47,6 +45,17 @@ class Chain(NamedTuple):
         return sorted(self.bytes)[self.layers - 2]
 
     @property
+    def dearer(self) -> list[int]:
+        """What legal cuts cost that are not the best."""
+        costs = {max(self.bytes[c - 1] for c in cuts) for cuts in self.legal_cuts()}
+        return sorted(costs - {self.clustered().objective_bytes})
+
+    @property
+    def added(self) -> int:
+        """The sum over the best cuts."""
+        return sum(self.bytes[c - 1] for c in self.clustered().cuts)
+
+    @property
     def table(self) -> str:
         """The chain in words."""
         return f"FLOPs {list(self.flops)}, bytes behind the first to the last but one {list(self.bytes)}"
@@ -65,28 +74,6 @@ def _chain(random: Random) -> Chain:
             return chain
 
 
-def _largest_without_balance(chain: Chain) -> list[Mistake]:
-    least = chain.clustered().objective_bytes
-    dearer = sorted({max(chain.bytes[c - 1] for c in cuts) for cuts in chain.legal_cuts()} - {least})
-    added = sum(chain.bytes[c - 1] for c in chain.clustered().cuts)
-    return [
-        *(Mistake(answer=cost, reason="Legal cuts cost this much, but another pair is cheaper.") for cost in dearer),
-        Mistake(
-            answer=chain.cheapest_anywhere(),
-            reason="Those are the cheapest cuts of all, but a layer between them has more FLOPs than the limit.",
-        ),
-        *(
-            [
-                Mistake(
-                    answer=added, reason="That is the sum over the cuts. Eq. 6 takes the largest: the costliest layer."
-                )
-            ]
-            if added not in dearer
-            else []
-        ),
-    ]
-
-
 def _why_cost(chain: Chain, truth: int) -> str:
     cuts = chain.clustered().cuts
     layers = [list(part) for part in np.split(np.array(chain.flops), list(cuts))]
@@ -96,50 +83,3 @@ def _why_cost(chain: Chain, truth: int) -> str:
         f"{len(chain.legal_cuts())} ways to cut keep the limit. The best cuts behind operators "
         f"{' and '.join(map(str, cuts))}: layers of {sums} FLOPs, and the costlier cut sends {truth} bytes."
     )
-
-
-EXERCISES = (
-    Exercise(
-        id="04.1",
-        draw=_chain,
-        kind=lambda _: Number(unit="B", tolerance=0.0),
-        truth=lambda chain: chain.clustered().objective_bytes,
-        values={
-            "steps": _why_cost,
-            "all": lambda n, _: sum(n.flops),
-            "ways": lambda n, _: len(n.legal_cuts()),
-            "factor": lambda n, _: 1 + n.delta,
-        },
-        wrong=lambda chain, _: _largest_without_balance(chain),
-        holds=lambda chain: chain.clustered().objective_bytes > chain.cheapest_anywhere(),
-    ),
-    Exercise(
-        id="04.2",
-        draw=_chain,
-        kind=lambda _: Items(of="two operators", ordered=True),
-        truth=lambda chain: chain.clustered().cuts,
-        values={"largest": lambda n, _: n.clustered().objective_bytes, "factor": lambda n, _: 1 + n.delta},
-        wrong=lambda chain, truth: ([cut - 1 for cut in truth],),
-        holds=lambda chain: (
-            sum(
-                max(chain.bytes[c - 1] for c in cuts) <= chain.clustered().objective_bytes
-                for cuts in chain.legal_cuts()
-            )
-            == 1
-        ),
-    ),
-    Exercise(
-        id="04.3",
-        draw=_chain,
-        kind=lambda _: Number(tolerance=0.002),
-        truth=lambda chain: float(smallest_delta(list(chain.flops), chain.layers)),
-        values={
-            "heaviest": lambda n, truth: round((1 + truth) * sum(n.flops) / n.layers),
-            "all": lambda n, _: sum(n.flops),
-            "mean": lambda n, _: sum(n.flops) / n.layers,
-        },
-        wrong=lambda chain, truth: (1 + truth, (1 + truth) * sum(chain.flops) / chain.layers),
-        holds=lambda chain: smallest_delta(list(chain.flops), chain.layers) > 0,
-    ),
-)
-"""In the order of their ids."""

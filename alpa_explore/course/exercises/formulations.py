@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.course.definition import Exercise
-from alpa_explore.course.kinds import Number
 from alpa_explore.figures.course.planning.elimination import elimination_steps, width
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.solve import solve as solve
 
 Table = tuple[tuple[int, ...], ...]
 
@@ -119,43 +117,3 @@ def _by_cheapest(middle: Middle) -> int:
 def _answer(random: Random) -> Answer:
     cost = random.randint(300, 900)
     return Answer(cost=cost, bound=cost - random.randint(5, 60))
-
-
-EXERCISES = (
-    Exercise(
-        id="06.1",
-        draw=lambda random: Graph(
-            kind=random.choice(("cycle", "ladder")), nodes=2 * random.randint(4, 8), strategies=random.randint(3, 9)
-        ),
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda graph: graph.largest,
-        values={
-            "joined": lambda n, _: (
-                f" (two chains of {n.nodes // 2}, joined at every node)" if n.kind == "ladder" else ""
-            )
-        },
-        wrong=lambda graph, _: (graph.strategies, graph.strategies ** (graph.width + 1)),
-        holds=lambda graph: graph.width == 2,
-    ),
-    Exercise(
-        id="06.2",
-        draw=_middle,
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda middle: solve(middle.problem).objective,
-        values={
-            "left": lambda n, _: [list(row) for row in n.left],
-            "right": lambda n, _: [list(row) for row in n.right],
-        },
-        wrong=lambda middle, _: (_by_cheapest(middle),),
-        holds=lambda middle: solve(middle.problem).objective < _by_cheapest(middle),
-    ),
-    Exercise(
-        id="06.3",
-        draw=_answer,
-        kind=lambda _: Number(unit="share", tolerance=0.005),
-        truth=lambda answer: answer.gap,
-        wrong=lambda answer, _: (answer.bound / answer.cost,),
-        holds=lambda answer: 0 < answer.gap < 0.5,
-    ),
-)
-"""In the order of their ids."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.course.definition import Exercise
 from alpa_explore.course.examples import MLP
-from alpa_explore.course.kinds import Number
 from alpa_explore.figures.course.planning.workbench import greedy
 from alpa_explore.intra_op.ilp.enumerated_ilp import relax
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
@@ -114,68 +112,3 @@ def _least_data_parallel(block: Block) -> int:
 
 def _rows_seconds(block: Block, count: int) -> float:
     return block.at(count).problem.evaluate((0, 0))
-
-
-EXERCISES = (
-    Exercise(
-        id="05.1",
-        draw=_small,
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda small: solve(small.problem).objective,
-        values={
-            "words": lambda n, _: n.words(),
-            "best": lambda n, _: list(solve(n.problem).choices),
-            "greedy": lambda n, _: list(greedy(n.problem)),
-            "paid": lambda n, _: n.problem.evaluate(greedy(n.problem)),
-            "nodes": lambda n, _: [list(costs) for costs in n.nodes],
-            "edges": lambda n, _: [[list(row) for row in matrix] for matrix in n.edges],
-        },
-        wrong=lambda small, _: (small.problem.evaluate(greedy(small.problem)),),
-        holds=lambda small: (
-            min(small.problem.evaluate(choices) for choices in product(range(2), repeat=3))
-            == solve(small.problem).objective
-            < small.problem.evaluate(greedy(small.problem))
-        ),
-    ),
-    Exercise(
-        id="05.2",
-        draw=lambda random: Sizes(strategies=tuple(random.randint(3, 12) for _ in range(5))),
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda sizes: sizes.problem.variables,
-        values={
-            "all": lambda n, _: sum(n.strategies),
-            "pairs": lambda n, _: " + ".join(f"{a}·{b}" for a, b in pairwise(n.strategies)),
-            "others": lambda n, truth: truth - sum(n.strategies),
-        },
-        wrong=lambda sizes, truth: (sum(sizes.strategies), truth - sum(sizes.strategies)),
-        holds=lambda sizes: sizes.problem.variables > sum(sizes.strategies),
-    ),
-    Exercise(
-        id="05.3",
-        draw=lambda random: Cycle(nodes=random.choice((3, 5, 7)), cost=random.randint(2, 9)),
-        kind=lambda _: Number(tolerance=0.0),
-        truth=lambda cycle: round(cycle.gap(), 6),
-        wrong=lambda cycle, _: (0, cycle.nodes * cycle.cost),
-        holds=lambda cycle: not relax(cycle.problem).whole and abs(relax(cycle.problem).objective) < 1e-9,
-    ),
-    Exercise(
-        id="05.4",
-        draw=lambda random: Block(devices=random.choice((2, 4, 8)), tokens=1024 * random.randint(2, 12)),
-        kind=lambda _: Number(tolerance=0.0),
-        truth=_least_data_parallel,
-        values={
-            "enough": lambda n, truth: _rows_seconds(n, truth),
-            "fewer": lambda _, truth: truth - 1,
-            "too_few": lambda n, truth: _rows_seconds(n, truth - 1),
-            "columns": lambda n, truth: n.at(truth).problem.evaluate((1, 2)),
-            "most": lambda *_: _MOST_MICROBATCHES,
-        },
-        wrong=lambda _block, truth: (truth - 1, 2 * truth),
-        holds=lambda block: (
-            solve(block.at(1).problem).choices == (1, 2)
-            and solve(block.at(_least_data_parallel(block) - 1).problem).choices == (1, 2)
-            and solve(block.at(2 * _least_data_parallel(block)).problem).choices == (0, 0)
-        ),
-    ),
-)
-"""In the order of their ids."""
