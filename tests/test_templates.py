@@ -7,7 +7,7 @@ from alpa_explore.templates import computed, filled, joined
 
 def test_an_expression_is_shown_in_its_format() -> None:
     names = {"n": (3, 2**20), "size": lambda n: n[1]}
-    assert filled("{n[0] - 1} of {size(n):bytes}, {2 / 3:.2f}, {{n}}", names) == "2 of 1.00 MiB, 0.67, {n}"
+    assert filled("{n[0] - 1} of {size(n):bytes}, {2 / 3:.2f}, {{n}}", names) == "2 of 1 MiB, 0.67, {n}"
     assert filled("{n:list} {n:listed}", names) == "[3, 1048576] 3, 1048576"
 
 
