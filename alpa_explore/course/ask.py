@@ -11,9 +11,8 @@ from alpa_explore.course.cards import Card, Fold, text_html
 from alpa_explore.course.coding.sandbox import check_solution
 from alpa_explore.course.coding.task import CodingTask, task_of, tasks
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import grade, numbers_of, truth_of
 from alpa_explore.course.kinds import Choice, Number, Refusal
-from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of
+from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of, grade, numbers_of, truth_of
 from alpa_explore.course.students import Student
 from alpa_explore.errors import UnknownNameError
 

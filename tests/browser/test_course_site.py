@@ -4,17 +4,15 @@ import json
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.kinds import Choice, Number
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.site.build import build_site
-from alpa_explore.course.site.quiz import quiz_data
+from alpa_explore.course.site.page import quiz_data
 from alpa_explore.course.students import EVERYBODY
 from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded

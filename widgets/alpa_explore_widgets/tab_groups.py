@@ -21,16 +21,11 @@ from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 from alpa_explore_widgets.tab_kinds.panel import Panel, Tab, same
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
-from alpa_explore_widgets.tabs.compare import ComparePanel
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
+from alpa_explore_widgets.tabs.history import ComparePanel, SearchPanel, WhatIfsPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 from alpa_explore_widgets.tabs.layouts.layouts import LayoutsPanel
-from alpa_explore_widgets.tabs.overview import OverviewPanel
+from alpa_explore_widgets.tabs.of_plan import FrontierPanel, OverviewPanel, ShardingPanel, TimelinePanel
 from alpa_explore_widgets.tabs.run import RunPanel
-from alpa_explore_widgets.tabs.search import SearchPanel
-from alpa_explore_widgets.tabs.sharding import ShardingPanel
-from alpa_explore_widgets.tabs.timeline import TimelinePanel
-from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
 
 

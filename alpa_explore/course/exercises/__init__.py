@@ -7,5 +7,5 @@ schedules, memory, attention, experts       08 to 11: what a plan does
 practice    12 to 14: running, accuracy, a model of one's own
 layouts     15 to 17: a block on eight devices, what is hidden, which layout
 
-A module imports what it needs of the library; modules do not import each other. What several need is `course.sharing`.
+A module imports what it needs of the library; modules do not import each other. What several need is `course.examples`.
 """

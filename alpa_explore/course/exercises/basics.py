@@ -8,7 +8,7 @@ from typing import NamedTuple
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, submeshes
 from alpa_explore.cluster.device import Link
 from alpa_explore.cost.collectives import axis_seconds, collective_seconds
-from alpa_explore.course.sharing import graph_of
+from alpa_explore.course.examples import graph_of
 from alpa_explore.figures.course.planning.message_sizes import half_bytes
 from alpa_explore.figures.course.planning.ways import WAYS, Way
 from alpa_explore.graph import Phase, TrainingGraph

@@ -7,7 +7,7 @@ from alpa_explore_widgets import explore
 from alpa_explore_widgets.elements.documents import DataflowGraph
 from alpa_explore_widgets.elements.page_widget import STATIC
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.tabs.sharding import ShardingPanel
+from alpa_explore_widgets.tabs.of_plan import ShardingPanel
 
 from tests.plans.example import example_plan
 

@@ -8,8 +8,8 @@ import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.page_widget import box
-from alpa_explore_widgets.session.fault import Fault, Offer, Offers
 from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.values import Fault, Offer, Offers
 
 
 class MessagesPanel:

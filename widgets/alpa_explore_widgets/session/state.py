@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tried import NoPlan
-from alpa_explore_widgets.session.fault import Fault, Offers
 from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.training_run import Attachment, KernelTimes, RunCheck, TrainingRun
+from alpa_explore_widgets.session.values import Attachment, Fault, KernelTimes, Offers, RunCheck, TrainingRun
 
 if TYPE_CHECKING:
     from alpa_explore.questions.what_if import Regret

@@ -122,7 +122,7 @@ class PlanPanel(FigurePanel):
 class AskedPanel(FigurePanel):
     """A tab about what is asked for in the background and needs no plan; answers that come are added."""
 
-    needs_plan = False
+    needs_plan, waits = False, False
     made_ahead = True
     nothing: ClassVar[str]
     """What is said before the first question."""
@@ -132,10 +132,6 @@ class AskedPanel(FigurePanel):
     def __init__(self, asked: Asked[Any]) -> None:
         self.asked = asked
         super().__init__()
-
-    def busy(self, _state: State) -> bool:
-        """Never: what comes is added."""
-        return False
 
     def answer(self, state: State) -> Answer[Any] | None:
         """That on screen."""

@@ -19,13 +19,11 @@ from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import TextField, choice_field, options, plain_button, whole_field
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
-from alpa_explore_widgets.panels.attached import AttachedPanel
+from alpa_explore_widgets.panels.hosts import AttachedPanel, ProfilePanel
 from alpa_explore_widgets.panels.messages import fault_html
-from alpa_explore_widgets.panels.profile import ProfilePanel
-from alpa_explore_widgets.session.asking.kernel_times import Profiling
-from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
+from alpa_explore_widgets.session.runs import Attaching, Profiling, TrainingRuns
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.training_run import RunCheck, RunSettings, TrainingRun
+from alpa_explore_widgets.session.values import RunCheck, RunSettings, TrainingRun
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 
 _WHERE = {"local": "this machine", "dask": "a Dask cluster", "torchrun": "a torchrun script", "slurm": "a Slurm script"}
@@ -40,7 +38,7 @@ class RunPanel(FigurePanel):
 
     title = "Run"
     question = "Does the plan run as predicted?"
-    of_plan = False
+    of_plan, waits = False, False
 
     def __init__(
         self,
@@ -173,10 +171,6 @@ class RunPanel(FigurePanel):
     def plan_of(self, state: State) -> Plan:
         """The plan of the run, which may differ from the one on screen."""
         return state.run.plan if state.run is not None else super().plan_of(state)
-
-    def busy(self, _state: State) -> bool:
-        """Never: planning does not affect the figure of a run."""
-        return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The run, of what it is, the chosen figure, and whether Start can be pressed."""
