@@ -71,10 +71,6 @@ class Ring(NamedTuple):
         return times.exposed_seconds == 0
 
 
-def _shortest(ring: Ring) -> str:
-    return f"{next(length for length in _LENGTHS if ring.hides(length)):,}"
-
-
 def _shared(random: Random) -> Shared:
     devices = random.choice((4, 8, 16, 32))
     return Shared(devices, random.randint(devices // 2 + 1, devices - 1))

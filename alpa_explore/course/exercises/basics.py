@@ -29,11 +29,6 @@ class Degrees(NamedTuple):
     tp: int
     pp: int
 
-    @property
-    def held(self) -> float:
-        """Bytes of the model's state on a device."""
-        return STATE_BYTES * entry(self.model).parameter_count / (self.tp * self.pp)
-
 
 class Place(NamedTuple):
     """A device in one of the ways of the figure, and what is asked of it."""
@@ -47,11 +42,6 @@ class Place(NamedTuple):
     def of(self) -> Way:
         """The way."""
         return WAYS[self.way]
-
-    @property
-    def found(self) -> list[int]:
-        """The samples or the layers of the device."""
-        return self.of.samples(self.device) if self.asked == "samples" else self.of.layers(self.device)
 
     @property
     def degree(self) -> int:

@@ -23,11 +23,6 @@ class Dispatch(NamedTuple):
     hidden: int
     devices: int
 
-    @property
-    def bytes(self) -> float:
-        """That leave a device in one dispatch, balanced, in bf16."""
-        return 2.0 * self.tokens * self.topk * self.hidden * (self.devices - 1) / self.devices
-
 
 class Mixture(NamedTuple):
     """Sizes of a block with experts, of which each is a gated MLP of three matrices."""

@@ -33,11 +33,6 @@ class Graph(NamedTuple):
         return chain + ([(0, self.nodes - 1)] if self.kind == "cycle" else [])
 
     @property
-    def largest(self) -> int:
-        """Entries of the largest table."""
-        return max(step.entries for step in elimination_steps([self.strategies] * self.nodes, self.edges))
-
-    @property
     def width(self) -> int:
         """Neighbours of the node that has most when it goes."""
         return width(elimination_steps([self.strategies] * self.nodes, self.edges))

@@ -39,11 +39,6 @@ class Heads(NamedTuple):
         """Heads of keys, and as many of values, on a device."""
         return max(self.config.key_heads // self.degree, 1)
 
-    @property
-    def elements(self) -> int:
-        """Of the weights of q, k, v and the output product on a device."""
-        return self.config.hidden * self.head * (2 * self.config.heads // self.degree + 2 * self.keys)
-
 
 class Sums(NamedTuple):
     """The sums of a block."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from alpa_explore.course.examples import MLP
 from alpa_explore.figures.course.planning.workbench import greedy
-from alpa_explore.intra_op.ilp.enumerated_ilp import relax
+from alpa_explore.intra_op.ilp.enumerated_ilp import relax as relax
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 
@@ -88,10 +88,6 @@ class Cycle(NamedTuple):
             edge_costs=tuple(self.cost * np.eye(2) for _ in ring),
         )
 
-    def gap(self) -> float:
-        """Optimum minus the bound of the relaxation."""
-        return solve(self.problem).objective - relax(self.problem).objective
-
 
 class Block(NamedTuple):
     """An MLP on a node."""
@@ -108,7 +104,3 @@ class Block(NamedTuple):
 def _least_data_parallel(block: Block) -> int:
     """The least B with which both products are divided by rows."""
     return next(b for b in range(1, _MOST_MICROBATCHES) if solve(block.at(b).problem).choices == (0, 0))
-
-
-def _rows_seconds(block: Block, count: int) -> float:
-    return block.at(count).problem.evaluate((0, 0))
