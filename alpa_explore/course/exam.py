@@ -13,7 +13,7 @@ from alpa_explore.course.ask import question_text, solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Choice
-from alpa_explore.course.lessons.weeks import weeks
+from alpa_explore.course.lessons.sync import weeks
 from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of
 from alpa_explore.errors import OptionError
 from alpa_explore.store.write import write_text

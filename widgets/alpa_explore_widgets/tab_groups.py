@@ -46,30 +46,6 @@ class LayersPanel(PlanPanel):
         return (plan.layers, stages, plan.options.delta, plan.model.name, str(plan.cluster))
 
 
-class ClusterPanel(PlanPanel):
-    """Which devices run which stage, and how full is their memory?"""
-
-    title, name = "Cluster", "cluster"
-    made_ahead = True
-    question = "Which devices run which stage, and how full is their memory?"
-
-
-class StageCostsPanel(PlanPanel):
-    """How long would any range of layers take on any submesh?"""
-
-    title, name = "Costs", "stage_costs"
-    made_ahead = True
-    question = "How long would any range of layers take on any submesh, and which of them does the plan use?"
-
-
-class TMaxPanel(PlanPanel):
-    """How slow may the slowest stage be?"""
-
-    title, name = "t_max", "t_max"
-    made_ahead = True
-    question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T."
-
-
 class MicrobatchesPanel(PlanPanel):
     """What would more or fewer microbatches change?"""
 
@@ -122,6 +98,12 @@ class MicrobatchesPanel(PlanPanel):
         return {"rows": plan.microbatches or tuple(rows[b] for b in sorted(rows))}
 
 
+def _figure_alone(title: str, name: str, question: str) -> tuple[type[Panel], tuple[Any, ...]]:
+    """A tab with a figure of a plan that needs nothing else."""
+    texts = {"title": title, "name": name, "question": question, "made_ahead": True}
+    return type(f"{title}Panel", (PlanPanel,), texts), ()
+
+
 def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
     """The tabs in their order. `go_to` selects the tab of a title."""
     tabs: tuple[tuple[type[Panel], tuple[Any, ...]], ...] = (
@@ -130,8 +112,11 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (LayoutsPanel, (session,)),
         (WhyPanel, (session,)),
         (LayersPanel, ()),
-        (ClusterPanel, ()),
-        (TMaxPanel, ()),
+        _figure_alone("Cluster", "cluster", "Which devices run which stage, and how full is their memory?"),
+        _figure_alone(
+            *("t_max", "t_max"),
+            "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T.",
+        ),
         (TimelinePanel, ()),
         (ShardingPanel, (session,)),
         (FrontierPanel, (session.select,)),
@@ -140,7 +125,10 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(KINDS))),
         (ComparePanel, ()),
         (MicrobatchesPanel, ()),
-        (StageCostsPanel, ()),
+        _figure_alone(
+            *("Costs", "stage_costs"),
+            "How long would any range of layers take on any submesh, and which of them does the plan use?",
+        ),
         (AccuracyPanel, ()),
     )
     return tuple(Tab(kind=kind, make=partial(kind, *given)) for kind, given in tabs)

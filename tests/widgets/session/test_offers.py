@@ -11,8 +11,7 @@ from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.values import Offer
+from alpa_explore_widgets.session.state import Offer, State
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError

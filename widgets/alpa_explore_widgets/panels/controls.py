@@ -11,8 +11,7 @@ from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.setting_controls import B_STOPS, WORDS, controls_of, fold, pair, row
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
-from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.values import Fault
+from alpa_explore_widgets.session.state import Fault, State
 
 BATCH, MICROBATCH = "batch", "microbatch"
 """What stays when B moves."""

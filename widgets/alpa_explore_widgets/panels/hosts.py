@@ -8,14 +8,13 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.plans.report.error_bands import measured_sentence
-from alpa_explore_widgets.elements.fields import TextField, plain_button, whole_field
+from alpa_explore_widgets.elements.fields import CONTROLS, TextField, plain_button, whole_field
 from alpa_explore_widgets.elements.page_widget import box, set_class
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.panels.messages import fault_html
 from alpa_explore_widgets.panels.setting_controls import fold
 from alpa_explore_widgets.session.runs import Attaching, Profiling
-from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.values import Attachment, KernelTimes
+from alpa_explore_widgets.session.state import Attachment, KernelTimes, State
 
 
 class AttachedPanel:
@@ -23,20 +22,14 @@ class AttachedPanel:
 
     def __init__(self, attaching: Attaching, plan: Callable[[str], None]) -> None:
         self._attaching, self._plan = attaching, plan
-        self.address = TextField(
-            label="Attach",
-            hint="Address of a Dask scheduler: its hosts are listed, and the links between them measured.",
-            example="tcp://127.0.0.1:8786",
-        )
-        hint = "Find the hosts of this scheduler and measure their links; nothing is trained"
-        self.attach = plain_button("Attach", hint, lambda: attaching.start(self.address.value))
-        self.cancel = plain_button("Cancel", "Stop measuring links", attaching.cancel, disabled=True)
-        hint = "Plan for these hosts with the measured links, and run on them by Dask"
-        self.plan_for_these = plain_button("Plan for these", hint, self._plan_for_these, disabled=True)
+        said = CONTROLS["hosts"]
+        self.address = TextField(**said["address"])
+        self.attach = plain_button(**said["attach"], press=lambda: attaching.start(self.address.value))
+        self.cancel = plain_button(**said["cancel"], press=attaching.cancel, disabled=True)
+        self.plan_for_these = plain_button(**said["plan_for_these"], press=self._plan_for_these, disabled=True)
         self.found = W.HTML()
         line = box("alpa-attach-line", self.address, self.attach, self.cancel, self.plan_for_these)
-        hint = "Hosts with a Dask worker: devices, memory, versions, links."
-        self.heading, group = fold("Attached hosts", hint, line, self.found, expanded=False)
+        self.heading, group = fold(*said["group"].values(), line, self.found, expanded=False)
         self.widget = box("alpa-attached", self.heading, group, kind=W.VBox)
         self._shown: Attachment | None = None
 
@@ -104,15 +97,13 @@ class ProfilePanel:
 
     def __init__(self, profiling: Profiling) -> None:
         self._profiling = profiling
-        hint = "About how long to time kernels, what takes most of the plan's time first."
-        self.seconds = whole_field("Seconds", hint, 100_000, SECONDS)
-        hint = "Time the kernels of this plan on the attached hosts, else on this machine, and plan with these times"
-        self.start = plain_button("Profile", hint, self._start)
-        self.cancel = plain_button("Cancel", "Stop, and plan with what was timed", profiling.cancel, disabled=True)
+        said = CONTROLS["kernels"]
+        self.seconds = whole_field(**said["seconds"], most=100_000, value=SECONDS)
+        self.start = plain_button(**said["start"], press=self._start)
+        self.cancel = plain_button(**said["cancel"], press=profiling.cancel, disabled=True)
         self.found = W.HTML()
         line = box("alpa-attach-line", self.seconds, self.start, self.cancel)
-        hint = "Costs of kernels that were timed on the device, in place of those of formulas."
-        self.heading, group = fold("Timed kernels", hint, line, self.found, expanded=False)
+        self.heading, group = fold(*said["group"].values(), line, self.found, expanded=False)
         self.widget = box("alpa-attached", self.heading, group, kind=W.VBox)
 
     def show(self, state: State) -> None:

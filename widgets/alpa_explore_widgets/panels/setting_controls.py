@@ -1,17 +1,14 @@
 """The control of each setting, with the conversions between the widget's value and the setting."""
 
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.inter_op.options import AUTO
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
-from alpa_explore.templates import joined
-from alpa_explore_widgets.elements.fields import ChoiceField, Fold, NumberField, options
+from alpa_explore_widgets.elements.fields import CONTROLS, ChoiceField, Fold, NumberField, options
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
@@ -46,9 +43,7 @@ _RECOMPUTED: dict[str, tuple[bool | str | None, str]] = {
 }
 """Choice -> its setting, and its words."""
 _SUBMESHES = {"all": "all (the paper)", "power-of-two": "1, 2, 4, … nodes"}
-WORDS: Mapping[str, Mapping[str, str]] = joined(
-    tomllib.loads((files(__package__) / "settings.toml").read_text(encoding="utf-8"))
-)
+WORDS = CONTROLS["settings"]
 """Setting -> its `label`, and its tooltip, the `hint`."""
 
 

@@ -1,9 +1,8 @@
 """The state of an explorer and everything that changes it, without widgets. To read in this order:
 
-- settings, values: the values of the controls; an error as it is shown, a run of a plan and its progress.
-- history: the plans so far.
-- state: all of this and the answers to questions as one immutable value, `State`, and the `StateStore` that holds the
-  present one behind a lock.
+- settings, history: the values of the controls; the plans so far.
+- state: all of this, errors as they are shown, runs and the answers to questions as one immutable value, `State`, and
+  the `StateStore` that holds the present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - levers: single changes of the settings and the hardware of a plan, to be planned.
 - background: threads where the newest job wins, or where each job has its turn.

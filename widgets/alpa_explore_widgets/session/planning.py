@@ -27,8 +27,7 @@ from alpa_explore_widgets.session.background import NewestWins, is_end, paced
 from alpa_explore_widgets.session.history import Entry
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, REPRICED_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import StateStore
-from alpa_explore_widgets.session.values import fault_of
+from alpa_explore_widgets.session.state import StateStore, fault_of
 
 PASSES = {
     "composition": "Solving the sharding problems of each logical mesh",

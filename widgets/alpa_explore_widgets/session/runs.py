@@ -20,8 +20,15 @@ from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins, is_end, paced
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import StateStore
-from alpa_explore_widgets.session.values import Attachment, KernelTimes, RunCheck, RunSettings, TrainingRun, fault_of
+from alpa_explore_widgets.session.state import (
+    Attachment,
+    KernelTimes,
+    RunCheck,
+    RunSettings,
+    StateStore,
+    TrainingRun,
+    fault_of,
+)
 
 if TYPE_CHECKING:
     from alpa_explore.runtime.drift import Drift

@@ -31,8 +31,7 @@ from alpa_explore_widgets.session.settings import (
     settings_of,
 )
 from alpa_explore_widgets.session.sources import Sources, device_overrides
-from alpa_explore_widgets.session.state import Regrets, State, StateStore
-from alpa_explore_widgets.session.values import Offer, fault_of
+from alpa_explore_widgets.session.state import Offer, Regrets, State, StateStore, fault_of
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""

@@ -14,8 +14,8 @@ from alpa_explore.figures.style import TOOL_PIXELS, Figure, drawing, finished
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.elements.figures import PlotlyFigure
 from alpa_explore_widgets.elements.page_widget import PageFigure
-from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.asking.layouts import Asked
 from alpa_explore_widgets.session.state import Answer, State

@@ -12,8 +12,8 @@ from alpa_explore.figures.style import Figure
 from alpa_explore.figures.timelines.parts import Window
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stages_table
-from alpa_explore_widgets.elements.documents import DataflowGraph, LinkedView, TimelinePlayer
 from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.elements.figures import DataflowGraph, LinkedView, TimelinePlayer
 from alpa_explore_widgets.elements.page_widget import PageFigure
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.overview.cards import overview_html

@@ -13,8 +13,7 @@ from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins, paced
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore
-from alpa_explore_widgets.session.values import fault_of
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore, fault_of
 
 if TYPE_CHECKING:
     from alpa_explore.uniform_layouts.measured import MeasuredLayout

@@ -1,4 +1,5 @@
-"""A plotly figure in a notebook page that loads plotly.js once, however many figures it shows.
+"""What the page draws: plotly figures; documents, without the kernel: the graph of a stage (laid out by dagre,
+`static/dagre.NOTICE`), the playback of an iteration, and HTML whose marks follow the selection.
 
 plotly's own FigureWidget sends its 5 MB with every figure. Here the page requests the library once, gzipped (1.5 MB).
 A change of a figure is one message and one redraw (`Plotly.react`): no trace is added, moved or restyled on its own, so
@@ -8,6 +9,7 @@ that figures stay pure functions of the plan. Figures are sent gzipped: hover te
 
 import gzip
 import threading
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -16,7 +18,62 @@ from typing import Any
 import traitlets
 
 from alpa_explore.figures.style import CONFIG, Figure
-from alpa_explore_widgets.elements.page_widget import PageFigure, module_with_helpers
+from alpa_explore_widgets.elements.page_widget import STATIC, DocumentWidget, PageFigure, module_with_helpers
+
+
+class DataflowGraph(DocumentWidget, PageFigure):
+    """Shows a document of `alpa_explore.figures.dataflow.document`; assign with `draw`.
+
+    What is open, the zoom, and the place of the keyboard stay in the page; the selection is shared.
+    """
+
+    _esm = module_with_helpers(
+        "keys.js",
+        "unpack.js",
+        "dagre.min.js",
+        "dataflow_layout.js",
+        "dataflow_tiles.js",
+        "walk.js",
+        "dataflow_graph.js",
+    )
+
+    _css = STATIC / "dataflow_graph.css"
+
+    def draw(self, document: dict[str, Any], label: str) -> None:
+        """Show `document`; `label` describes it for screen readers."""
+        with self.hold_sync():
+            self.label = label
+            self.load(document)
+
+
+class TimelinePlayer(DocumentWidget):
+    """Plays an iteration: a cursor over the figure of the timeline, and what each submesh does then.
+
+    Shows a document of `alpa_explore.figures.timelines.playback`; where `load` gives another one, playback stops, and
+    the moment stays if the iteration has it. No frame asks the kernel.
+    """
+
+    _esm = module_with_helpers("unpack.js", "timeline_player.js")
+
+
+class LinkedView(PageFigure):
+    """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
+    title."""
+
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "linked_view.js")
+
+    html = traitlets.Unicode().tag(sync=True)
+    """What is shown; names in it are escaped."""
+
+    def __init__(self, go_to: Callable[[str], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._go_to = go_to
+        self.on_msg(self.receive)
+
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """A link to a tab was pressed on the page."""
+        if content.get("kind") == "tab":
+            self._go_to(str(content.get("title", "")))
 
 
 @cache
