@@ -1,7 +1,7 @@
 """The tabs of the explorer, in the order in which one asks: does it fit, how is it laid out, why, how does it run, what
 else.
 
-A new panel is one line here, and its lesson in `lessons.py` where it explains a step of the algorithm.
+A new panel is one line here, and its lesson in `lessons.toml` where it explains a step of the algorithm.
 """
 
 from collections.abc import Callable

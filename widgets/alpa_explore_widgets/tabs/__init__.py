@@ -7,6 +7,6 @@
 - run: train with the plan, and the run in words. It ends when it is stopped, when the output of the
   explorer is cleared, when its page is left for good, or with the kernel.
 
-To add a tab: a figure in alpa_explore.figures, a class here, a line in tab_groups.py, a lesson in lessons.py. Tabs do
+To add a tab: a figure in alpa_explore.figures, a class here, a line in tab_groups.py, a lesson in lessons.toml. Tabs do
 not import one another.
 """
