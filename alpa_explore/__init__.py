@@ -7,8 +7,8 @@
 Names are loaded when first used (PEP 562): importing the package takes neither torch nor a solver.
 
 Packages, in the order in which data passes; each imports only those before it, and its docstring is the guide to it:
-errors, units, arguments, numerics · store, execution · graph · cluster · accuracy · models · tracing, layering,
-schedules · sharding · cost · intra_op · pricing, iopddl, formulations · inter_op · search · plans · planner ·
+errors, units, arguments, templates, numerics · store, execution · graph · cluster · accuracy · models · tracing,
+layering, schedules · sharding · cost · intra_op · pricing, iopddl, formulations · inter_op · search · plans · planner ·
 baselines, programs · uniform_layouts · questions, validation · runtime, calibration · random_plans, attached ·
 figures · course · cli.
 ARCHITECTURE.md says what each holds. Begin with `planner/plan.py` and `search/resolve.py`.

@@ -11,14 +11,11 @@
     points("03")               the points of a lesson: a number, which nbgrader reads
 
 kinds       kinds of answers: number, choice, items, words; how each is read, compared and shown
-texts       the texts of exercises, as templates in files
-definition  an exercise as a value: its numbers, truth, mistakes and texts
-sharing     plans that exercises share, made once per process
-examples    examples that lessons and exercises share: a model of a few blocks, an MLP as a sharding problem
-exercises   the exercises: of each lesson a module, and a file of texts
+definition  an exercise: its numbers, truth, mistakes and texts, from a table of a file
+examples    what lessons and exercises share: plans and graphs, a model of a few blocks, an MLP as a sharding problem
+exercises   the exercises: files of tables, and beside each a module whose names they use
 coding      functions to write, as text files; their checks; the process in which a solution runs
-registry    all exercises by their id; the one that a mistyped id means
-grading     an answer to a verdict: right, wrong or not an answer of this kind
+registry    all exercises by their id; the one that a mistyped id means; an answer to a verdict
 cards       what the functions return: HTML in a notebook, text on a terminal
 students    who answers, what was solved; kept in memory and, where possible, in the user's folder
 lessons     the notebooks as values: goals, nbgrader, the index

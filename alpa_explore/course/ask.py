@@ -5,16 +5,14 @@ from __future__ import annotations
 import inspect
 import textwrap
 from html import escape
-from typing import Any
 
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card, Fold, text_html
 from alpa_explore.course.coding.sandbox import check_solution
 from alpa_explore.course.coding.task import CodingTask, task_of, tasks
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import grade, numbers_of, truth_of
 from alpa_explore.course.kinds import Choice, Number, Refusal
-from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of
+from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of, grade, numbers_of, truth_of
 from alpa_explore.course.students import Student
 from alpa_explore.errors import UnknownNameError
 
@@ -99,14 +97,14 @@ def solution(name: object) -> Card:
     return Card(look="solution", title=f"{asked.id} {asked.title}: solution", text="", folds=[shown])
 
 
-def solution_text(asked: Exercise[Any], seed: str) -> str:
+def solution_text(asked: Exercise, seed: str) -> str:
     """The answer, why it is right, and the code that computes it."""
     numbers, truth = numbers_of(asked, seed), truth_of(asked, seed)
     shown = asked.kind(numbers).show(truth)
     return f"**Answer: {shown}**\n\n{asked.why(numbers, truth)}\n\n```\n{asked.code(numbers)}```"
 
 
-def question_text(asked: Exercise[Any], seed: str) -> str:
+def question_text(asked: Exercise, seed: str) -> str:
     """The question, its options, and what kind of answer it wants."""
     numbers = numbers_of(asked, seed)
     kind = asked.kind(numbers)
@@ -210,7 +208,7 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
     return Card(look="plain", title=shown, text=f"Your guess: {kind.show(value)}. {kind.side(value, truth)}")
 
 
-def _question(asked: Exercise[Any], who: Student) -> Card:
+def _question(asked: Exercise, who: Student) -> Card:
     kind = asked.kind(numbers_of(asked, who.name))
     solved = " (solved)" if who.of(asked.id).solved else ""
     return Card(

@@ -1,23 +1,39 @@
-"""An exercise as a value. Its truth is computed by the library from numbers that are drawn for each student.
+"""An exercise: a table of a TOML file beside the module of its lesson, whose names its expressions may use.
 
-To write one: draw numbers, compute the truth, and list the answers that people give by mistake. Its texts are in a file
-of their own (`texts`): the question, why the truth is right, the reason of each mistake, hints, and `code`, the
-solution as Python, which sets `answer`. A test runs it and expects that it is right; every mistake must be wrong, and
-the premise must hold, for the numbers of several students.
+To write one: draw numbers, compute the truth, and list the answers that people give by mistake, each with its reason.
+
+    draw, until                expressions: the numbers `n` of a student, by `choice`, `randint` and others of `random`;
+                               they are drawn again until this holds
+    kind, truth, holds         the kind of answer; the right answer, computed by the library, in less than two seconds,
+                               if possible; whether the premise holds
+    title, premise             the premise says what the question takes for granted: 'delta changes the cuts'
+    question, hints, why       texts; the first hint says where to look, the last nearly how to compute it; `why` says
+                               why this is the answer: shown with a right answer, and as the solution
+    code                       the solution as Python, which sets `answer`; a text, too
+    mistakes                   `answer`, an expression, or `answers` for several with one `reason`, a text: 'That is one
+                               direction only; …'. None is for an answer that is none for these numbers
+    values                     names for expressions that are too long for a text
+
+Texts are templates of `alpa_explore.templates`, in paragraphs that are separated by blank lines, with `code` and
+**bold** words. Expressions may name `n`, `truth`, `_KNOWN` and what the module of the lesson has;
+those of question, hints and code name no truth. A test runs the code and expects that it is right; every mistake must
+be wrong, and the premise must hold, for the numbers of several students.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise, product
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from alpa_explore.course.kinds import Kind
-from alpa_explore.course.texts import Texts, filled, texts_of
+from alpa_explore import units
+from alpa_explore.course.kinds import Choice, Items, Kind, Number
+from alpa_explore.templates import computed, filled, joined
 
-N = TypeVar("N")
-"""The numbers of an exercise: a small frozen dataclass, a NamedTuple, or a plain number."""
+_KNOWN = {one.__name__.rpartition(".")[2]: one for one in (math, units, pairwise, product, Choice, Items, Number)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,95 +42,74 @@ class Mistake:
 
     answer: Any
     reason: str
-    """What was overlooked: 'That is one direction only; …'."""
+    """What was overlooked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exercise(Generic[N]):
-    """A question of the course. Texts are paragraphs, separated by blank lines, with `code` and **bold** words."""
+class Exercise:
+    """A question of the course."""
 
-    id: str
-    """Lesson and number: '06.2'."""
-    draw: Callable[[Random], N]
-    """The numbers of a student."""
-    kind: Callable[[N], Kind]
-    truth: Callable[[N], Any]
-    """The right answer, computed by the library; in less than two seconds, if possible."""
-    wrong: Callable[[N, Any], Sequence[Any]]
-    """(numbers, truth) -> wrong answers, at least one, in the order of their reasons (`Texts.mistakes`): None where an
-    answer is none for these numbers, a `Mistake` where it has a reason of its own."""
-    holds: Callable[[N], bool]
-    """Whether the premise holds for these numbers."""
-    values: Mapping[str, Callable[[N, Any], Any]] = field(default_factory=dict, hash=False)
-    """Name in the texts -> (numbers, truth) -> what is shown; beside `n`, the numbers, and `truth`. Question, hints and
-    code name none that needs the truth."""
-    points: int = 1
+    def __init__(self, key: str, table: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+        """`key` is lesson and number, '06.2'; `names` are those of the module of the lesson."""
+        self.id = key
+        self.points = 1
+        self._said: dict[str, Any] = {name: said if name == "code" else joined(said) for name, said in table.items()}
+        self._names = {**names, **_KNOWN}
+        self.title: str = self._said["title"]
+        self.premise: str = self._said["premise"]
+        self._values: Mapping[str, str] = self._said.get("values", {})
 
     @property
     def lesson(self) -> str:
         """'06' of '06.2'."""
         return self.id.partition(".")[0]
 
-    def numbers(self, seed: str) -> N:
+    def numbers(self, seed: str) -> Any:
         """The numbers of a student; the same on every machine."""
-        return self.draw(Random(f"{seed}/{self.id}"))
+        random = Random(f"{seed}/{self.id}")
+        names = {**self._names, "random": random, "choice": random.choice, "randint": random.randint}
+        while True:
+            n = computed(self._said["draw"], names)
+            if computed(self._said.get("until", "True"), {**names, "n": n}):
+                return n
 
-    @property
-    def texts(self) -> Texts:
-        """Its texts, as templates."""
-        return texts_of(self.id)
+    def kind(self, n: Any) -> Kind:
+        """The kind of its answer."""
+        kind: Kind = computed(self._said["kind"], {**self._names, "n": n})
+        return kind
 
-    @property
-    def title(self) -> str:
-        """A few words."""
-        return self.texts.title
+    def truth(self, n: Any) -> Any:
+        """The right answer."""
+        return computed(self._said["truth"], {**self._names, "n": n})
 
-    @property
-    def premise(self) -> str:
-        """What the question takes for granted."""
-        return self.texts.premise
+    def holds(self, n: Any) -> bool:
+        """Whether the premise holds."""
+        return bool(computed(self._said["holds"], {**self._names, "n": n}))
 
-    def question(self, n: N) -> str:
+    def question(self, n: Any) -> str:
         """What is asked."""
-        return self._filled(self.texts.question, n)
+        return self._filled(self._said["question"], n=n)
 
-    def why(self, n: N, truth: Any) -> str:
-        """Why this is the answer: shown with a right answer, and as the solution."""
-        return self._filled(self.texts.why, n, truth)
+    def why(self, n: Any, truth: Any) -> str:
+        """Why this is the answer."""
+        return self._filled(self._said["why"], n=n, truth=truth)
 
-    def mistakes(self, n: N, truth: Any) -> list[Mistake]:
-        """The wrong answers that are explained."""
-        given, reasons = self.wrong(n, truth), iter(self.texts.mistakes)
-        pairs = [(answer, None if isinstance(answer, Mistake) else next(reasons)) for answer in given]
-        return [
-            answer if reason is None else Mistake(answer=answer, reason=self._filled(reason, n, truth))
-            for answer, reason in pairs
-            if answer is not None
-        ]
+    def mistakes(self, n: Any, truth: Any) -> list[Mistake]:
+        """The wrong answers that are explained, at least one."""
+        given = {"n": n, "truth": truth}
+        found = []
+        for one in self._said["mistakes"]:
+            expression = one["answers"] if "answers" in one else f"[{one['answer']}]"
+            answers = computed(expression, {**self._names, **given}, self._values)
+            found += [(answer, one["reason"]) for answer in answers if answer is not None]
+        return [Mistake(answer=a, reason=self._filled(reason, **given, answer=a)) for a, reason in found]
 
-    def hints(self, n: N) -> list[str]:
-        """In steps: the first says where to look, the last nearly how to compute it."""
-        return [self._filled(hint, n) for hint in self.texts.hints]
+    def hints(self, n: Any) -> list[str]:
+        """In steps."""
+        return [self._filled(hint, n=n) for hint in self._said["hints"]]
 
-    def code(self, n: N) -> str:
-        """Python that sets `answer` to the right answer; shown as part of the solution."""
-        return self._filled(self.texts.code, n)
+    def code(self, n: Any) -> str:
+        """Python that sets `answer` to the right answer."""
+        return self._filled(self._said["code"], n=n)
 
-    def _filled(self, template: str, n: N, truth: Any = None) -> str:
-        return filled(template, _Values(self.values, n, truth))
-
-
-class _Values(Mapping[str, Any]):
-    """The values of a text, each computed when it is named."""
-
-    def __init__(self, values: Mapping[str, Callable[[Any, Any], Any]], n: Any, truth: Any) -> None:
-        self._values, self._plain = values, {"n": n, "truth": truth}
-
-    def __getitem__(self, name: str) -> Any:
-        return self._plain[name] if name in self._plain else self._values[name](self._plain["n"], self._plain["truth"])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._plain, *self._values))
-
-    def __len__(self) -> int:
-        return len(self._plain) + len(self._values)
+    def _filled(self, template: str, **given: Any) -> str:
+        return filled(template, {**self._names, **given}, self._values)

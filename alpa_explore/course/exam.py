@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.course.ask import question_text, solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import mistakes_of, numbers_of
 from alpa_explore.course.kinds import Choice
-from alpa_explore.course.lessons.weeks import weeks
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.lessons.sync import weeks
+from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of
 from alpa_explore.errors import OptionError
 from alpa_explore.store.write import write_text
 
@@ -55,14 +53,14 @@ def write_exam(folder: Path, lessons: Sequence[str], seeds: Sequence[str]) -> li
     return paths
 
 
-def _mistakes(exercise: Exercise[Any], seed: str) -> str:
+def _mistakes(exercise: Exercise, seed: str) -> str:
     """Wrong answers with what was overlooked, for those who give a part of the points."""
     kind = exercise.kind(numbers_of(exercise, seed))
     lines = [f"- {kind.show(kind.read(one.answer))}: {one.reason.strip()}" for one in mistakes_of(exercise, seed)]
     return "\n\nUsual mistakes:\n\n" + "\n".join(lines)
 
 
-def _question(exercise: Exercise[Any], seed: str) -> str:
+def _question(exercise: Exercise, seed: str) -> str:
     kind = exercise.kind(numbers_of(exercise, seed))
     form = "" if isinstance(kind, Choice) else f"\n\nAnswer: {kind.asks}"
     points = f"{exercise.points} point{'s' * (exercise.points > 1)}"

@@ -1,10 +1,11 @@
-"""Examples that lessons and exercises share: a model of a few blocks, a whole graph as one stage, and an MLP as a
-sharding problem of two nodes."""
+"""Plans, graphs and problems that exercises and lessons share, made once per process: a catalogue model planned or
+captured, a model of a few blocks, a whole graph as one stage, and an MLP as a sharding problem of two nodes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.layering import cluster_operators
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import MLPConfig, WideResNetConfig
+from alpa_explore.planner.interface import plan as plan_anew
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
 from alpa_explore.tracing.catalogue import catalogue_graph
 
@@ -103,3 +107,15 @@ def _of_gradient(spec: Spec) -> Spec:
     summand each, and a summand has the gradient of the sum."""
     dual = {_REPLICATED: _PENDING, _PENDING: _REPLICATED}
     return dual.get(spec, spec)
+
+
+@lru_cache(maxsize=64)
+def planned(model: str, cluster: str, **options: Any) -> Plan:
+    """`ax.plan` of a catalogue model, once per process for equal options, which must be hashable."""
+    return plan_anew(model, cluster, **options)
+
+
+@lru_cache(maxsize=16)
+def graph_of(model: str, num_microbatches: int) -> TrainingGraph:
+    """The captured graph of one microbatch of a catalogue model, once per process."""
+    return microbatch_graph(model, num_microbatches)

@@ -17,7 +17,7 @@ from alpa_explore.baselines.layout import Axis
 from alpa_explore.cluster import Cluster
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card
-from alpa_explore.course.sharing import planned
+from alpa_explore.course.examples import planned
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.uniform_layouts.beside_plan import plan_beside
 from alpa_explore.uniform_layouts.layouts import layouts

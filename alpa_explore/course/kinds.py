@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from numbers import Real
 from typing import Any, Protocol
 
@@ -26,47 +28,13 @@ _UNITS = {
     "share": ("a share between 0 and 1", units.percent),
 }
 """Unit -> what is asked for, and how a value is shown."""
-SLIPS = {
-    "s": ((1e3, "milliseconds"), (1e6, "microseconds"), (1 / 60, "minutes")),
-    "B": ((2**-10, "KiB"), (2**-20, "MiB"), (2**-30, "GiB"), (1e-3, "kB"), (1e-6, "MB"), (1e-9, "GB"), (8, "bits")),
-    "FLOP": ((1e-9, "GFLOP"), (1e-12, "TFLOP"), (1e-15, "PFLOP")),
-    "FLOP/s": ((1e-9, "GFLOP/s"), (1e-12, "TFLOP/s")),
-    "B/s": ((1e-9, "GB/s"), (2**-30, "GiB/s"), (8, "bits per second"), (8e-9, "Gbit/s")),
-    "share": ((100, "percent"),),
-}
-"""Unit -> factors by which an answer in another unit differs, with the name of that unit."""
-READING = {
-    "measure": r"\s*([-+−]?(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^\s0-9]\S*)?\s*",
-    "either": r"[-+]?[1-9][0-9]{0,2},[0-9]{3}",
-    "decimal_comma": r"[-+]?[0-9]+,[0-9]+(?:[eE][-+]?[0-9]+)?",
-    "thousands": r"[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?",
-    "around": r"^[\s\[({]+|[\s\])}]+$",
-    "between": r"\s*[,;]\s*|\s+",
-    "item": r"[-+]?[0-9]+(?:\.[0-9]*)?",
-}
-"""How text is read, as regular expressions that Python and JavaScript share: a number and its unit; 1,234, which can be
-either of the next two; 0,27, as in many countries; 1,234,567; what stands around a list, and between items; an item.
-"""
-SCALES = {
-    "": {"": 1.0, "%": 0.01},
-    "s": {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "µs": 1e-6, "μs": 1e-6, "us": 1e-6, "min": 60.0},
-    "B": {
-        "": 1.0,
-        "B": 1.0,
-        "bytes": 1.0,
-        "kB": 1e3,
-        "MB": 1e6,
-        "GB": 1e9,
-        "KiB": 2.0**10,
-        "MiB": 2.0**20,
-        "GiB": 2.0**30,
-    },
-    "FLOP": {"": 1.0, "FLOP": 1.0, "FLOPs": 1.0, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15},
-    "FLOP/s": {"": 1.0, "FLOP/s": 1.0, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15},
-    "B/s": {"": 1.0, "B/s": 1.0, "GB/s": 1e9, "GiB/s": 2.0**30, "Gbit/s": 1.25e8},
-    "share": {"": 1.0, "%": 0.01, "percent": 0.01},
-}
+_READ = tomllib.loads((files(__package__) / "kinds.toml").read_text(encoding="utf-8"))
+READING: Mapping[str, str] = _READ["reading"]
+"""How text is read, as regular expressions that Python and JavaScript share."""
+SCALES: Mapping[str, Mapping[str, float]] = _READ["scales"]
 """Unit -> what a typed unit is worth in it."""
+SLIPS: Mapping[str, Sequence[tuple[float, str]]] = _READ["slips"]
+"""Unit -> factors by which an answer in another unit differs, with the name of that unit."""
 _LETTERS = "abcdefghijkl"
 
 

@@ -1,58 +1,45 @@
-"""All exercises by their id, and what a mistyped id means."""
+"""All exercises by their id, what a mistyped id means, and an answer to a verdict: right or wrong, and why; or a hint,
+where it is no answer of this kind."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
-from typing import Any
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.resources import files
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
-from alpa_explore.course.definition import Exercise
-from alpa_explore.course.exercises.planning import (
-    capture,
-    cluster,
-    collectives,
-    formulations,
-    layering,
-    pipeline,
-    sharding,
-    tour,
-)
-from alpa_explore.course.exercises.training import (
-    accuracy,
-    attention,
-    block,
-    experts,
-    hidden,
-    memory,
-    running,
-    schedules,
-    which_layout,
-    your_own,
-)
+from alpa_explore.course import exercises
+from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.kinds import Refusal
 from alpa_explore.errors import UnknownNameError, nearest_names
 
-_LESSONS: tuple[ModuleType, ...]
-_LESSONS = (tour, capture, cluster, collectives, layering, sharding, formulations, pipeline, schedules, memory)
-_LESSONS += (attention, experts, running, accuracy, your_own, block, hidden, which_layout)
-"""Their exercises, in the order of the lessons."""
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 
 
-def _by_id() -> Mapping[str, Exercise[Any]]:
-    found: dict[str, Exercise[Any]] = {}
-    for lesson, module in enumerate(_LESSONS):
-        for place, exercise in enumerate(module.EXERCISES, start=1):
-            assert exercise.id == f"{lesson:02}.{place}", f"exercise {exercise.id} should be {lesson:02}.{place}"
-            found[exercise.id] = exercise
-    return MappingProxyType(found)
+def _by_id() -> Mapping[str, Exercise]:
+    found: dict[str, Exercise] = {}
+    for _, name, _ in iter_modules(exercises.__path__):
+        tables = tomllib.loads((files(exercises) / f"{name}.toml").read_text(encoding="utf-8"))
+        names = vars(import_module(f"{exercises.__name__}.{name}"))
+        found |= {key: Exercise(key, table, names) for key, table in tables.items()}
+    lesson, place = 0, 0
+    for key in sorted(found):
+        lesson, place = (lesson, place + 1) if key.startswith(f"{lesson:02}.") else (lesson + 1, 1)
+        assert key == f"{lesson:02}.{place}", f"exercise {key} should be {lesson:02}.{place}"
+    return MappingProxyType({key: found[key] for key in sorted(found)})
 
 
-EXERCISES: Mapping[str, Exercise[Any]] = _by_id()
+EXERCISES: Mapping[str, Exercise] = _by_id()
 """Id -> exercise, in the order of the course."""
 
 
-def exercise_of(name: object) -> Exercise[Any]:
+def exercise_of(name: object) -> Exercise:
     """The exercise of an id; '6.2' and 6.2 mean '06.2'. UnknownNameError, with the nearest ids, where there is none."""
     text = str(name).strip()
     if number := _NUMBER.fullmatch(text):
@@ -64,6 +51,56 @@ def exercise_of(name: object) -> Exercise[Any]:
     raise UnknownNameError("There is no such exercise", found=repr(name), remedy=remedy)
 
 
-def exercises_of(lesson: str) -> tuple[Exercise[Any], ...]:
+def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """The exercises of a lesson ('06' or '6'), in order; () where it has none."""
     return tuple(e for e in EXERCISES.values() if e.lesson == str(lesson).zfill(2))
+
+
+State: TypeAlias = Literal["right", "wrong", "hint"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of an answer."""
+
+    state: State
+    """'hint': not an answer of this kind, which counts as no attempt."""
+    text: str
+    """Why it is right, what was overlooked, or what is asked for."""
+
+
+@lru_cache(maxsize=256)
+def numbers_of(exercise: Exercise, seed: str) -> Any:
+    """The numbers of a student."""
+    return exercise.numbers(seed)
+
+
+@lru_cache(maxsize=256)
+def truth_of(exercise: Exercise, seed: str) -> Any:
+    """The right answer for a student, computed once per process."""
+    return exercise.truth(numbers_of(exercise, seed))
+
+
+def mistakes_of(exercise: Exercise, seed: str) -> Sequence[Mistake]:
+    """The wrong answers that are explained."""
+    return exercise.mistakes(numbers_of(exercise, seed), truth_of(exercise, seed))
+
+
+def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
+    """The verdict on an answer of the student with this seed."""
+    numbers = numbers_of(exercise, seed)
+    kind = exercise.kind(numbers)
+    value = kind.read(answer)
+    if isinstance(value, Refusal):
+        return Verdict(state="hint", text=value.hint)
+    truth = truth_of(exercise, seed)
+    if kind.same(value, truth):
+        return Verdict(state="right", text=exercise.why(numbers, truth))
+    for mistake in exercise.mistakes(numbers, truth):
+        read = kind.read(mistake.answer)
+        if not isinstance(read, Refusal) and kind.same(value, read):
+            return Verdict(state="wrong", text=mistake.reason)
+    if slip := kind.slip(value, truth):
+        return Verdict(state="hint", text=slip)
+    side = kind.side(value, truth)
+    return Verdict(state="wrong", text=f"{side} `hint({exercise.id!r})` shows a first step.".strip())

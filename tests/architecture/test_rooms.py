@@ -14,7 +14,7 @@ MOST_FILES = 14
 """About a dozen Python files in a folder, its guide included."""
 MOST_WORDS = 1_500
 LEAST_LINES = 60
-MOST_SMALL = 19
+MOST_SMALL = 17
 """How many modules the list below may name: this number only falls."""
 SMALL = {
     "a command, a file each": "cli.__main__ cli.coverage cli.planning.export cli.planning.report cli.planning.show "
@@ -23,7 +23,6 @@ SMALL = {
     "a family of rules, a file each": "sharding.rules.recurrence",
     "a figure, a file each": "figures.course.planning.step figures.course.training.coverage "
     "figures.course.training.resharding",
-    "a tab, a file each": "_widgets.tabs.overview _widgets.tabs.search",
     "arithmetic that is tested by itself": "layering.limbs",
     "called by name, from a website": "course.site.saved_plan",
     "an element of the page, with its own script": "_widgets.elements.message_order",

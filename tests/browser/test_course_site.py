@@ -4,17 +4,15 @@ import json
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.kinds import Choice, Number
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.site.build import build_site
-from alpa_explore.course.site.quiz import quiz_data
+from alpa_explore.course.site.page import quiz_data
 from alpa_explore.course.students import EVERYBODY
 from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded
@@ -204,7 +202,7 @@ def test_a_page_is_used_by_keyboard_alone_and_shows_where_the_focus_is(page: Gua
     assert sum(tag == "INPUT" for tag, _ in seen) >= 3, "search, guess and answer"
 
 
-def typed_answers(exercise: Exercise[Any]) -> list[str]:
+def typed_answers(exercise: Exercise) -> list[str]:
     """What people may type: the truth and mistakes in several forms, and what is no answer."""
     kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)
     if isinstance(kind, Choice):

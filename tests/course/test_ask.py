@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.course import exercise, hint, points, reveal, solution, student, students
-from alpa_explore.course.grading import mistakes_of, truth_of
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.registry import EXERCISES, mistakes_of, truth_of
 
 RING = EXERCISES["03.1"]
 

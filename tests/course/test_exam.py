@@ -6,10 +6,9 @@ from alpa_explore.cli import main
 from alpa_explore.course.ask import solution_text
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.exam import write_exam
-from alpa_explore.course.grading import mistakes_of, numbers_of
 from alpa_explore.course.lessons.notebook import course_folder, read_lessons
-from alpa_explore.course.lessons.weeks import weeks
-from alpa_explore.course.registry import EXERCISES, exercises_of
+from alpa_explore.course.lessons.sync import weeks
+from alpa_explore.course.registry import EXERCISES, exercises_of, mistakes_of, numbers_of
 
 LESSONS = read_lessons(course_folder())
 WEEK_MINUTES = 90 + 120

@@ -6,9 +6,8 @@ import pytest
 
 from alpa_explore.course.ask import solution_text
 from alpa_explore.course.cards import text_html
-from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.kinds import SCALES, Choice, Number, Refusal
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
 
 STUDENTS = ("everybody", "s1", "s2")
 CLASS = [f"student {number}" for number in range(40)]

@@ -22,12 +22,9 @@ from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import build as site_build
 from alpa_explore.course.site.build import MARK, build_site
 from alpa_explore.course.site.execute import RunCell, run_lesson
-from alpa_explore.course.site.formulas import formula_html
-from alpa_explore.course.site.markdown import markdown_html
-from alpa_explore.course.site.moving_pipeline import moving_pipeline_html
+from alpa_explore.course.site.markdown import formula_html, markdown_html
 from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
-from alpa_explore.course.site.page import Site, page_html, plan_html
-from alpa_explore.course.site.quiz import quiz_data, quiz_html
+from alpa_explore.course.site.page import Site, moving_pipeline_html, page_html, plan_html, quiz_data, quiz_html
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
 from alpa_explore.course.site.words import SLIDE_WORDS, said, sections_of, terms_of
 from alpa_explore.errors import CourseError

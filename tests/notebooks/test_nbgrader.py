@@ -10,9 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from alpa_explore.course.grading import mistakes_of, truth_of
 from alpa_explore.course.lessons.notebook import course_folder
-from alpa_explore.course.registry import exercises_of
+from alpa_explore.course.registry import exercises_of, mistakes_of, truth_of
 from tests.waiting import LIMIT_SECONDS, patience
 
 WEEK, LESSON = "week2", "03_collectives"

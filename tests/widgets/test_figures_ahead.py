@@ -8,8 +8,8 @@ import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
+from alpa_explore_widgets.tabs.of_plan import FrontierPanel
 
 import alpa_explore as ax
 from tests.waiting import LIMIT_SECONDS

@@ -3,8 +3,7 @@
 import ipywidgets as W
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
-from alpa_explore_widgets.tabs.overview import OverviewPanel
+from alpa_explore_widgets.tabs.of_plan import FrontierPanel, OverviewPanel
 from alpa_explore_widgets.tabs.run import RunPanel
 
 

@@ -3,10 +3,10 @@
 Its rooms in the order to read them; each may import only those before it:
 
 - session: the state as one immutable value, the actions of a user, and work in the background. No widgets.
-- elements: fields, figures and tables as widgets, with their JavaScript in static/.
+- elements: fields, figures and tables as widgets, with their JavaScript in static/; controls.toml has their labels.
 - overview: the four small figures of the first tab, as HTML.
 - panels: controls, summary, messages and the other parts around the tabs.
-- lessons: the texts of teaching mode, as functions of the plan, and the panel that shows them.
+- lessons: the texts of teaching mode, from lessons.toml, and the panel that shows them.
 - tab_kinds, tabs: the base classes of the tabs, and one file per tab.
 - tab_groups: the groups of tabs, and their order.
 - course: the widgets of the lessons.

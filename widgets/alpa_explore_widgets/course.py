@@ -18,7 +18,7 @@ from alpa_explore.intra_op.ilp.enumerated_ilp import Relaxation, relax
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore_widgets.elements.fields import PageBridge
-from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
+from alpa_explore_widgets.elements.figures import PlotlyFigure
 
 
 class Workbench(W.VBox):  # type: ignore[misc]  # ipywidgets has no types

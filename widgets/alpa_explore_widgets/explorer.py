@@ -25,21 +25,18 @@ from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export import SavedOutputs, file_name, not_expressed, plan_code, plan_from_text, plan_table
 from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS, LessonPanel
+from alpa_explore_widgets.panels.actions import PlanButtonPanel, ToolbarPanel, progress_words
 from alpa_explore_widgets.panels.controls import BATCH, MICROBATCH, ControlsPanel, chosen_for
-from alpa_explore_widgets.panels.messages import MessagesPanel
-from alpa_explore_widgets.panels.plan_button import PlanButtonPanel, progress_words
-from alpa_explore_widgets.panels.selected import SelectedPanel
+from alpa_explore_widgets.panels.messages import MessagesPanel, SelectedPanel
 from alpa_explore_widgets.panels.setting_controls import B_STOPS, drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
-from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.panels.verdict import VerdictPanel
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
-from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
-from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import State, fault_of
 from alpa_explore_widgets.tab_groups import tabs_of
 from alpa_explore_widgets.tab_kinds.panel import Panel, PanelList, css_name
 

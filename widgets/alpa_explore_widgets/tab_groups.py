@@ -1,7 +1,7 @@
 """The tabs of the explorer, in the order in which one asks: does it fit, how is it laid out, why, how does it run, what
 else.
 
-A new panel is one line here, and its lesson in `lessons.py` where it explains a step of the algorithm.
+A new panel is one line here, and its lesson in `lessons.toml` where it explains a step of the algorithm.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,11 @@ from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 from alpa_explore_widgets.tab_kinds.panel import Panel, Tab, same
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
-from alpa_explore_widgets.tabs.compare import ComparePanel
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
+from alpa_explore_widgets.tabs.history import ComparePanel, SearchPanel, WhatIfsPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 from alpa_explore_widgets.tabs.layouts.layouts import LayoutsPanel
-from alpa_explore_widgets.tabs.overview import OverviewPanel
+from alpa_explore_widgets.tabs.of_plan import FrontierPanel, OverviewPanel, ShardingPanel, TimelinePanel
 from alpa_explore_widgets.tabs.run import RunPanel
-from alpa_explore_widgets.tabs.search import SearchPanel
-from alpa_explore_widgets.tabs.sharding import ShardingPanel
-from alpa_explore_widgets.tabs.timeline import TimelinePanel
-from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
 
 
@@ -49,30 +44,6 @@ class LayersPanel(PlanPanel):
         plan = self.plan_of(state)
         stages = tuple((stage.layers, stage.devices) for stage in plan.stages)
         return (plan.layers, stages, plan.options.delta, plan.model.name, str(plan.cluster))
-
-
-class ClusterPanel(PlanPanel):
-    """Which devices run which stage, and how full is their memory?"""
-
-    title, name = "Cluster", "cluster"
-    made_ahead = True
-    question = "Which devices run which stage, and how full is their memory?"
-
-
-class StageCostsPanel(PlanPanel):
-    """How long would any range of layers take on any submesh?"""
-
-    title, name = "Costs", "stage_costs"
-    made_ahead = True
-    question = "How long would any range of layers take on any submesh, and which of them does the plan use?"
-
-
-class TMaxPanel(PlanPanel):
-    """How slow may the slowest stage be?"""
-
-    title, name = "t_max", "t_max"
-    made_ahead = True
-    question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T."
 
 
 class MicrobatchesPanel(PlanPanel):
@@ -127,6 +98,12 @@ class MicrobatchesPanel(PlanPanel):
         return {"rows": plan.microbatches or tuple(rows[b] for b in sorted(rows))}
 
 
+def _figure_alone(title: str, name: str, question: str) -> tuple[type[Panel], tuple[Any, ...]]:
+    """A tab with a figure of a plan that needs nothing else."""
+    texts = {"title": title, "name": name, "question": question, "made_ahead": True}
+    return type(f"{title}Panel", (PlanPanel,), texts), ()
+
+
 def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
     """The tabs in their order. `go_to` selects the tab of a title."""
     tabs: tuple[tuple[type[Panel], tuple[Any, ...]], ...] = (
@@ -135,8 +112,11 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (LayoutsPanel, (session,)),
         (WhyPanel, (session,)),
         (LayersPanel, ()),
-        (ClusterPanel, ()),
-        (TMaxPanel, ()),
+        _figure_alone("Cluster", "cluster", "Which devices run which stage, and how full is their memory?"),
+        _figure_alone(
+            *("t_max", "t_max"),
+            "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T.",
+        ),
         (TimelinePanel, ()),
         (ShardingPanel, (session,)),
         (FrontierPanel, (session.select,)),
@@ -145,7 +125,10 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(KINDS))),
         (ComparePanel, ()),
         (MicrobatchesPanel, ()),
-        (StageCostsPanel, ()),
+        _figure_alone(
+            *("Costs", "stage_costs"),
+            "How long would any range of layers take on any submesh, and which of them does the plan use?",
+        ),
         (AccuracyPanel, ()),
     )
     return tuple(Tab(kind=kind, make=partial(kind, *given)) for kind, given in tabs)

@@ -1,8 +1,11 @@
-"""The exercises of the course: one module a lesson, whose `EXERCISES` are in the order of their ids, and beside it
-their texts.
+"""The exercises of the course: modules with what the exercises of some lessons are computed from, and beside each a
+file with the exercises themselves.
 
-planning  lessons 00 to 07: how a model, a cluster and their costs become a plan
-training  lessons 08 to 17: what a plan does: schedules, memory, attention, experts, runs, and how far to trust it
+basics      lessons 00 to 03: the tour, capture, the cluster, collectives
+layering, sharding, formulations, pipeline  04 to 07: how a model, a cluster and their costs become a plan
+schedules, memory, attention, experts       08 to 11: what a plan does
+practice    12 to 14: running, accuracy, a model of one's own
+layouts     15 to 17: a block on eight devices, what is hidden, which layout
 
-A file imports what it needs of the library; files do not import each other. What several need is `course.sharing`.
+A module imports what it needs of the library; modules do not import each other. What several need is `course.examples`.
 """

@@ -1,4 +1,5 @@
-"""Bring what follows from the lessons up to date: nbgrader's metadata of graded cells, minutes, tables, roads.
+"""Bring what follows from the lessons up to date: nbgrader's metadata of graded cells, minutes, tables, roads. The
+weeks of a course are read from `weeks.toml`: the lessons of each, and an essay with its model answer.
 
 The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it in
 the session in which the answers were given. All other cells are the student's and have no metadata: nbgrader empties
@@ -8,11 +9,15 @@ cells marked as solutions when it makes the version for students, and warns of c
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.course.coding.task import tasks
+from alpa_explore.course.coding.task import CodingTask, tasks
 from alpa_explore.course.lessons.notebook import (
     EXERCISE_MINUTES,
     FIGURE_MINUTES,
@@ -25,9 +30,58 @@ from alpa_explore.course.lessons.notebook import (
     read_notebook,
     source_of,
 )
-from alpa_explore.course.lessons.weeks import weeks_table
 from alpa_explore.course.registry import exercises_of
 from alpa_explore.store.write import write_text
+
+ESSAY_MINUTES = 40
+"""For half a page: an assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """A week of the course."""
+
+    lessons: tuple[str, ...]
+    """Their numbers."""
+    essay: str
+    answer: str
+    """What a good essay says."""
+
+    @property
+    def tasks(self) -> list[CodingTask]:
+        """The functions to write."""
+        return [task for task in tasks().values() if task.lesson in self.lessons]
+
+    def minutes(self, own: Sequence[Lesson]) -> int:
+        """Of a student, for its lessons, the functions to write and the essay."""
+        return sum(lesson.minutes for lesson in own) + TASK_MINUTES * len(self.tasks) + ESSAY_MINUTES
+
+
+@cache
+def weeks() -> tuple[Week, ...]:
+    """All weeks, in order."""
+    read = tomllib.loads((files(__package__) / "weeks.toml").read_text(encoding="utf-8"))["week"]
+    return tuple(
+        Week(lessons=tuple(one["lessons"]), essay=one["essay"], answer=" ".join(one["answer"].split())) for one in read
+    )
+
+
+def weeks_table(lessons: Sequence[Lesson]) -> str:
+    """Week, lessons, minutes of the lessons and of all, exercises, coding tasks and essay, as a Markdown table."""
+    known = {lesson.number: lesson for lesson in lessons}
+    rows = [
+        "| week | lessons | minutes | with homework | exercises | to write | an essay of half a page |",
+        "|--:|---|--:|--:|--:|---|---|",
+    ]
+    for number, week in enumerate(weeks(), start=1):
+        own = [known[name] for name in week.lessons if name in known]
+        links = ", ".join(f"[{lesson.number} · {lesson.title}]({lesson.path.name})" for lesson in own)
+        coding = ", ".join(f"`{task.name}`" for task in week.tasks) or "–"
+        count = sum(len(exercises_of(name)) for name in week.lessons)
+        minutes = f"{sum(lesson.minutes for lesson in own)} | {week.minutes(own)}"
+        rows.append(f"| {number} | {links} | {minutes} | {count} | {coding} | {week.essay} |")
+    return "\n".join(rows)
+
 
 PAGES = ("index.ipynb", "lecturer.ipynb")
 """Those that may have a table."""

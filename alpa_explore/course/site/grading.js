@@ -1,4 +1,4 @@
-// Grades the answers of a page, as alpa_explore/course/kinds.py and grading.py do; a test gives both the same answers.
+// Grades the answers of a page, as alpa_explore/course/kinds.py and registry.py do; a test gives both the same answers.
 const gradeAnswer = (() => {
   "use strict";
   const close = (value, truth, tolerance) =>

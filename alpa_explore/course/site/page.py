@@ -1,4 +1,10 @@
-"""A lesson as an HTML page. Every heading of level 2 or 3 begins a part, and so does every quiz: a part is a slide."""
+"""A lesson as an HTML page: parts, quizzes, the picture of the first page.
+
+Every heading of level 2 or 3 begins a part, and so does every quiz: a part is a slide. The script grades quizzes with
+the data of `quiz_data`. The picture is a pipeline in 1F1B order that fills, runs and drains again and again; its times
+are those of the simulator of schedules, and CSS moves it, so that it needs no script, and stands still for readers who
+ask for less motion.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,152 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib.resources import files
 from typing import Any
 
+from alpa_explore import units
+from alpa_explore.course.ask import NEAR, solution_text
+from alpa_explore.course.cards import inline_html, text_html
 from alpa_explore.course.coding.task import task_of
+from alpa_explore.course.definition import Exercise
+from alpa_explore.course.kinds import READING, SCALES, SLIPS, Choice, Items, Kind, Number
 from alpa_explore.course.lessons.notebook import Lesson
-from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of, truth_of
 from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
-from alpa_explore.course.site.moving_pipeline import moving_pipeline_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
-from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
 from alpa_explore.course.site.words import Linker, said, with_anchors
-from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
+from alpa_explore.course.students import EVERYBODY
+from alpa_explore.figures.style import CONFIG, OKABE_ITO, empty, faint, ground, ink, ink_on, template
+from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes
+from alpa_explore.schedules.task import Action
+from alpa_explore.templates import filled
+
+
+def quiz_html(exercise: Exercise) -> str:
+    """The form, for the numbers of everybody."""
+    numbers = numbers_of(exercise, EVERYBODY)
+    kind = exercise.kind(numbers)
+    key = exercise.id.replace(".", "-")
+    hints = "".join(f"<li hidden>{text_html(hint)}</li>" for hint in exercise.hints(numbers))
+    question = exercise.question(numbers)
+    return (
+        f'<form class="quiz" id="quiz-{key}" data-quiz="{exercise.id}" aria-labelledby="title-{key}">'
+        f'<h4 id="title-{key}">{exercise.id} {escape(exercise.title)}</h4>'
+        f"{text_html(question)}{_field(kind, key)}"
+        '<div class="buttons"><button type="submit">Check</button> '
+        '<button type="button" class="hint">Hint</button></div>'
+        f'<div class="verdict" role="status"></div><ol class="hints">{hints}</ol>'
+        f"<details><summary>Show the solution</summary>{text_html(solution_text(exercise, EVERYBODY))}</details></form>"
+    )
+
+
+def quiz_data(exercise: Exercise) -> dict[str, Any]:
+    """What the script grades with."""
+    numbers, truth = numbers_of(exercise, EVERYBODY), truth_of(exercise, EVERYBODY)
+    kind = exercise.kind(numbers)
+    return {
+        **_kind_data(kind),
+        "asks": kind.asks,
+        "truth": _answer_data(kind, truth),
+        "why": text_html(exercise.why(numbers, truth)),
+        "mistakes": [
+            {"answer": _answer_data(kind, mistake.answer), "reason": text_html(mistake.reason)}
+            for mistake in mistakes_of(exercise, EVERYBODY)
+        ],
+    }
+
+
+def guess_html() -> str:
+    """A field for the guess of a lesson; the script compares it with the card that reveals what came out."""
+    return (
+        '<form class="guess"><label>Your guess <input name="answer" type="text" autocomplete="off" spellcheck="false">'
+        '</label> <button type="submit">Keep</button><div class="verdict" role="status"></div></form>'
+    )
+
+
+def guess_kinds() -> dict[str, Any]:
+    """Unit -> what the script reads a guess with."""
+    return {unit: {**_kind_data(kind := Number(unit=unit, tolerance=NEAR)), "asks": kind.asks} for unit in SCALES}
+
+
+def _field(kind: Kind, key: str) -> str:
+    if isinstance(kind, Choice):
+        options = "".join(
+            f'<label><input type="radio" name="answer" value="{escape(option)}"> {inline_html(line)}</label>'
+            for option, line in zip(kind.options, kind.lines, strict=True)
+        )
+        return f"<fieldset><legend>Choose one.</legend>{options}</fieldset>"
+    return (
+        f'<label class="answer" for="answer-{key}">Your answer: {escape(kind.asks)}</label>'
+        f'<input id="answer-{key}" name="answer" type="text" autocomplete="off" spellcheck="false">'
+    )
+
+
+def _kind_data(kind: Kind) -> Mapping[str, Any]:
+    if isinstance(kind, Number):
+        slips = [{"factor": factor, "name": name} for factor, name in SLIPS.get(kind.unit, ())]
+        more = {"slips": slips, "scales": SCALES[kind.unit], "unit": kind.unit, "reading": READING}
+        return {"kind": "number", "tolerance": kind.tolerance or 1e-9, **more}
+    if isinstance(kind, Items):
+        return {"kind": "items", "ordered": kind.ordered, "reading": READING}
+    assert isinstance(kind, Choice)
+    return {"kind": "choice"}
+
+
+def _answer_data(kind: Kind, value: Any) -> Any:
+    """A value as JSON; the text of an option that was given by its letter."""
+    read = kind.read(value)
+    return list(read) if isinstance(read, tuple) else read
+
+
+_STAGES, _MICROBATCHES = 4, 8
+"""As in the question of lesson 08."""
+_TIMES = StageTimes(forward_seconds=1.0, backward_input_seconds=2.0, backward_weight_seconds=0.0)
+_WIDTH, _HEIGHT, _ROW = 22, 20, 24
+"""Of a forward pass, in units of the picture; of a bar; of a stage."""
+_TICK = 0.18
+"""Seconds of the film for a forward pass."""
+
+
+def moving_pipeline_html() -> str:
+    """The picture with what it shows in words, as HTML."""
+    timeline = simulate(one_f_one_b(_STAGES, _MICROBATCHES), [_TIMES] * _STAGES)
+    schedule, span = timeline.schedule, timeline.makespan_seconds
+    bars = []
+    for action, stage, microbatch, start, end in zip(
+        schedule.actions,
+        schedule.stages,
+        schedule.microbatches,
+        timeline.start_seconds,
+        timeline.end_seconds,
+        strict=True,
+    ):
+        if action not in (Action.FORWARD, Action.BACKWARD):
+            continue  # the update, which takes no time here
+        x, y, width = _WIDTH * float(start), _ROW * int(stage), _WIDTH * float(end - start)
+        colour = OKABE_ITO[int(microbatch) % len(OKABE_ITO)]
+        kind = "forward" if action == Action.FORWARD else "backward"
+        bars.append(
+            f'<g class="{kind}" style="--own:{colour};--on:{ink_on(colour)};--at:{float(start) * _TICK:.2f}s">'
+            f'<rect x="{x:g}" y="{y}" width="{width - 1:g}" height="{_HEIGHT}" rx="2"/>'
+            f'<text x="{x + width / 2 - 0.5:g}" y="{y + 14}">{int(microbatch) + 1}</text></g>'
+        )
+    idle = units.percent(timeline.bubble_fraction)
+    words = (
+        f"{_MICROBATCHES} microbatches pass through {_STAGES} stages of a pipeline, forward (full) and backward "
+        f"(outlined). Where a row is empty, a device waits: {idle} of the time."
+    )
+    return (
+        f'<figure class="moving" style="--film:{2 * span * _TICK:.1f}s">'
+        f'<svg viewBox="0 0 {_WIDTH * span:g} {_ROW * _STAGES}" role="img" aria-label="{escape(words)}">'
+        f"{''.join(bars)}</svg><figcaption>{words} Which order waits less, and what does a device then hold? "
+        f'<a href="08_schedules.html">Lesson 08</a></figcaption></figure>'
+    )
+
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
@@ -170,51 +309,24 @@ def title_of(lesson: Lesson) -> str:
 
 
 def _document(lesson: Lesson, site: Site, body: str, data: dict[str, Any], scripts: Sequence[str]) -> str:
-    title, lessons = title_of(lesson), site.lessons
+    lessons = site.lessons
     about = escape("; ".join(goal.rstrip(".") for goal in lesson.goals) or _ABOUT, quote=True)
     place = lessons.index(lesson) if lesson in lessons else -1
     before = lessons[place - 1] if place > 0 else None
     after = lessons[place + 1] if lesson in lessons[:-1] else lessons[0] if place < 0 and lessons else None
     names = [*(["plotly.min.js"] if data["figures"] else []), *SCRIPTS, *scripts]
-    loaded = "".join(f'<script defer src="{name}"></script>\n' for name in names)
-    return f"""<!doctype html>
-<html lang="en" data-theme="light">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)} · alpa_explore</title>
-<meta name="description" content="{about}">
-<meta property="og:type" content="article">
-<meta property="og:title" content="{escape(title, quote=True)}">
-<meta property="og:description" content="{about}">
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="site.css">
-{loaded}</head>
-<body>
-<header>
-<a class="home" href="index.html">How to train a model on many devices</a>
-<search><input type="search" id="search" placeholder="Search" aria-label="Search the course" autocomplete="off">
-<ol id="found" hidden></ol></search>
-<span class="tools">
-<button type="button" id="slides" title="Slides (S): arrow keys turn, N shows notes">Slides</button>
-<button type="button" id="theme" title="Light or dark">Theme</button></span>
-</header>
-<div class="columns">
-<nav aria-label="Lessons"><details open><summary>Lessons</summary>{_links(lesson, site)}</details></nav>
-<main>
-{body}
-<p class="turn">{_turn(before, "←")}{_turn(after, "→")}</p>
-<footer class="note">{_source(lesson, site)}</footer>
-</main>
-</div>
-<div id="counter" aria-live="polite" hidden></div>
-<noscript><p class="note">Figures and quizzes need JavaScript; the text does not.</p></noscript>
-<script type="application/json" id="data">{_json(data)}</script>
-</body>
-</html>
-"""
+    shown = {
+        "policy": _POLICY,
+        "title": escape(title_of(lesson), quote=True),
+        "about": about,
+        "loaded": "".join(f'<script defer src="{name}"></script>\n' for name in names),
+        "links": _links(lesson, site),
+        "body": body,
+        "turns": _turn(before, "←") + _turn(after, "→"),
+        "source": _source(lesson, site),
+        "data": _json(data),
+    }
+    return filled((files(__package__) / "page.html").read_text(encoding="utf-8"), shown)
 
 
 def _links(here: Lesson, site: Site) -> str:

@@ -3,8 +3,8 @@
 import anywidget
 import pytest
 from alpa_explore_widgets.elements.fields import NumberField, PageBridge
+from alpa_explore_widgets.elements.figures import PlotlyFigure
 from alpa_explore_widgets.elements.page_widget import PageWidget, descendants, share_lock
-from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.explorer import Explorer
 
 

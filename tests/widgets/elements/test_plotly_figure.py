@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from alpa_explore_widgets.elements.plotly_figure import CONFIG, PlotlyFigure, warm_up
+from alpa_explore_widgets.elements.figures import CONFIG, PlotlyFigure, warm_up
 
 
 def test_a_figure_carries_no_copy_of_the_library() -> None:

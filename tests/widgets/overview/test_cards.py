@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from alpa_explore_widgets.overview.cards import CARDS, overview_html, plan_svg, t_max_card
 from alpa_explore_widgets.overview.drawing import HEIGHT
-from alpa_explore_widgets.overview.layers import layers_card
+from alpa_explore_widgets.overview.parts import layers_card
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key, valid_key

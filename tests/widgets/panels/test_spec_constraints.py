@@ -7,7 +7,7 @@ import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.export import plan_code
-from alpa_explore_widgets.panels.plan_button import changed_settings
+from alpa_explore_widgets.panels.actions import changed_settings
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, settings_of
 

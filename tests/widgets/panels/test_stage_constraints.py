@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.export import plan_code
-from alpa_explore_widgets.panels.plan_button import changed_settings
+from alpa_explore_widgets.panels.actions import changed_settings
 from alpa_explore_widgets.session.settings import settings_of
 
 import alpa_explore as ax

@@ -6,7 +6,7 @@ from alpa_explore_widgets.export import plan_table
 from alpa_explore_widgets.panels import verdict
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.state import Answer, State
-from alpa_explore_widgets.tabs.timeline import TimelinePanel
+from alpa_explore_widgets.tabs.of_plan import TimelinePanel
 
 import alpa_explore as ax
 from alpa_explore import units

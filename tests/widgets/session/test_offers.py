@@ -8,11 +8,10 @@ import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.panels.messages import message_html
 from alpa_explore_widgets.session.backend import Backend
-from alpa_explore_widgets.session.fault import Offer
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import Offer, State
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError

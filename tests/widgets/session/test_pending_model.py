@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.plan_button import progress_html
+from alpa_explore_widgets.panels.actions import progress_html
 from alpa_explore_widgets.session.session import Session
 
 from alpa_explore.plans.plan import Plan

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from alpa_explore_widgets.panels.plan_button import progress_html
+from alpa_explore_widgets.panels.actions import progress_html
 from alpa_explore_widgets.session.session import Session
 
 from alpa_explore.errors import AlpaExploreError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alpa_explore_widgets.panels.plan_button import progress_html
+from alpa_explore_widgets.panels.actions import progress_html
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.sources import Sources

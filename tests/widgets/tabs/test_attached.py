@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.attached import AttachedPanel
+from alpa_explore_widgets.panels.hosts import AttachedPanel
 from alpa_explore_widgets.tabs.run import RunPanel
 
 from alpa_explore.attached.attach import Attached
@@ -98,7 +98,7 @@ def tab(planner: HeldPlanner, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     yield Tab(explorer=explorer, attach=attach, planner=planner)
     attach.gate.set()
     explorer.close()
-    assert explorer.session.attaching.wait(LIMIT_SECONDS), "a thread is left over"
+    assert explorer.session.attaching.worker.wait(LIMIT_SECONDS), "a thread is left over"
     assert explorer.session.runs.wait(LIMIT_SECONDS)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tabs.compare import ComparePanel
+from alpa_explore_widgets.tabs.history import ComparePanel
 
 from alpa_explore.planner.replan import replan
 from tests.plans.example import example_plan

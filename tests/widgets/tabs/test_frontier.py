@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
+from alpa_explore_widgets.tabs.of_plan import FrontierPanel
 
 from tests.plans.example import example_plan
 from tests.widgets.conftest import SETTINGS

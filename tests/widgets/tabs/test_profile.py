@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.profile import ProfilePanel
+from alpa_explore_widgets.panels.hosts import ProfilePanel
 from alpa_explore_widgets.tabs.run import RunPanel
 
 from alpa_explore.calibration.profiling.profile import Profile

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.elements.documents import DataflowGraph
+from alpa_explore_widgets.elements.figures import DataflowGraph
 from alpa_explore_widgets.elements.page_widget import STATIC
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.tabs.sharding import ShardingPanel
+from alpa_explore_widgets.tabs.of_plan import ShardingPanel
 
 from tests.plans.example import example_plan
 

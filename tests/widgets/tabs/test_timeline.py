@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tabs.timeline import TimelinePanel
+from alpa_explore_widgets.tabs.of_plan import TimelinePanel
 
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.schedule_stages import possible_schedules

@@ -10,7 +10,7 @@ from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
-from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
+from alpa_explore_widgets.tabs.history import WhatIfsPanel
 
 from alpa_explore.plans.report.tried import change_text
 from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait, type_and_wait

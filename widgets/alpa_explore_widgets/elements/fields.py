@@ -1,11 +1,19 @@
 """The controls of the explorer: number, choice and text fields, buttons, tabs, and the bridge to the page."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from importlib.resources import files
 from typing import Any
 
 import traitlets
 
+from alpa_explore.templates import joined
 from alpa_explore_widgets.elements.page_widget import STATIC, PageWidget, module_with_helpers
+
+CONTROLS: Mapping[str, Mapping[str, Mapping[str, Any]]] = joined(
+    tomllib.loads((files("alpa_explore_widgets") / "controls.toml").read_text(encoding="utf-8"))
+)
+"""Part of the explorer -> control -> its `label` (of a button: its `text`), its `hint`, and an `example`."""
 
 
 class Field(PageWidget):

@@ -7,11 +7,9 @@ from alpa_explore import units
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import chosen_t_max
 from alpa_explore.plans.report.text import plan_words, sentence
-from alpa_explore_widgets.overview.cluster import cluster_card
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box, line
-from alpa_explore_widgets.overview.layers import layers_card
-from alpa_explore_widgets.overview.timeline import timeline_card
-from alpa_explore_widgets.overview.why import why_card
+from alpa_explore_widgets.overview.parts import cluster_card, layers_card
+from alpa_explore_widgets.overview.times import timeline_card, why_card
 
 CARDS: tuple[Callable[[Plan], Card], ...] = (layers_card, cluster_card, timeline_card, why_card)
 """In the order of reading."""

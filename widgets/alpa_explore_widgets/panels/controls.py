@@ -9,10 +9,9 @@ from alpa_explore.errors import ClusterError
 from alpa_explore_widgets.elements.fields import choice_field
 from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.setting_controls import B_STOPS, WORDS, controls_of, fold, pair, row
-from alpa_explore_widgets.session.fault import Fault
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
-from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.state import Fault, State
 
 BATCH, MICROBATCH = "batch", "microbatch"
 """What stays when B moves."""
@@ -32,7 +31,7 @@ class ControlsPanel:
         settings, sources = session.store.state.settings, session.sources
         self._controls = controls_of(sources, settings)
         device_fields = [self[name] for name in DEVICE_SETTINGS]
-        self.kept = choice_field(*WORDS["kept"], {BATCH: "the global batch", MICROBATCH: "the microbatch"})
+        self.kept = choice_field(**WORDS["kept"], texts={BATCH: "the global batch", MICROBATCH: "the microbatch"})
         self.kept.observe(lambda _: self._kept_changed(), "value")
         self.sliders = box("alpa-sliders", self["num_microbatches"], self["delta"])
         """The settings that are tried most, by sliders that update the plan at once; always in view."""

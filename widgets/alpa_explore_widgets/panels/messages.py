@@ -1,15 +1,143 @@
-"""Error messages in the explorer: what failed, what was found, what to do."""
+"""Messages above the tabs; the selection in words, with a button that clears it, and for an operator a table of its
+other strategies on request."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
+from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
-from alpa_explore_widgets.elements.fields import Button
+from alpa_explore import units
+from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
+from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import recomputed_words
+from alpa_explore.units import printable
+from alpa_explore_widgets.elements.fields import Button, plain_button
 from alpa_explore_widgets.elements.page_widget import box
-from alpa_explore_widgets.session.fault import Fault, Offer, Offers
-from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.session.state import Fault, Offer, Offers, State
+
+if TYPE_CHECKING:
+    from alpa_explore.questions.what_if import Regret
+
+_COMPUTE, _HIDE = "Other strategies", "Hide strategies"
+
+
+class SelectedPanel:
+    """In place of the sentence about the plan, so that a selection moves nothing; hidden while nothing is selected. The
+    table hangs below it, over the rest of the page."""
+
+    def __init__(self, compute_regrets: Callable[[], None]) -> None:
+        self._compute_regrets = compute_regrets
+        self.line, self.table = W.HTML(), W.HTML()
+        hint = "Compute how long the stage would take with each other strategy of this operator"
+        self.regrets_button = plain_button(_COMPUTE, hint, self._pressed)
+        self.table.add_class("alpa-strategies")
+        self.widget = box("alpa-selection", self.line, self.regrets_button, self.table, kind=W.Box)
+        self.widget.layout.display = "none"
+        self._shown: tuple[object, ...] = ()
+        self._show_table()
+
+    def show(self, state: State) -> None:
+        """Update the line."""
+        inputs = (state.plan, state.selection, state.regrets)
+        if [id(value) for value in inputs] == [id(value) for value in self._shown]:
+            return
+        self._shown = inputs
+        plan, regrets = state.plan, state.regrets
+        self.line.value = "" if plan is None else selected_html(plan, state.selection)
+        self.widget.layout.display = None if state.selection else "none"
+        has_model = plan is not None and plan.details is not None
+        can_compute = has_model and "operator" in read_key(state.selection)
+        self.regrets_button.layout.display = None if can_compute else "none"
+        is_current = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
+        self.table.value = regrets_html(regrets.rows, plan) if is_current and regrets and plan else ""
+        self._show_table()
+
+    def _pressed(self) -> None:
+        """Show the table, or hide it again."""
+        if self.table.layout.display != "none":
+            self.table.layout.display, self.regrets_button.description = "none", _COMPUTE
+        elif self.table.value:
+            self._show_table()
+        else:
+            self._compute_regrets()
+
+    def _show_table(self) -> None:
+        self.table.layout.display = None if self.table.value else "none"
+        self.regrets_button.description = _HIDE if self.table.value else _COMPUTE
+
+
+def selected_html(plan: Plan, selection: str) -> str:
+    """The line for a selection; '' for none."""
+    parts = read_key(selection)
+    if not parts:
+        return ""
+    description = escape("; ".join(_descriptions(plan, parts)))
+    return (
+        f'<div class="alpa-selected" role="status"><p title="{description}"><b>Selected:</b> {description}</p>'
+        '<button type="button" data-alpa-key="" title="Escape does the same">clear</button></div>'
+    )
+
+
+def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
+    """The strategies of an operator, the cheapest first."""
+    table: list[Row] = [
+        {
+            "strategy": regret.strategy,
+            "reads": regret.inputs,
+            "writes": regret.output,
+            "in_the_plan": regret.chosen,
+            "stage_slower_by_seconds": "not possible" if regret.extra_seconds == float("inf") else regret.extra_seconds,
+        }
+        for regret in rows
+    ]
+    return table_html(table, plan)
+
+
+def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
+    """One phrase for each thing that a key names, the smallest first; around an operator the others are only named."""
+    phrases = []
+    stage = plan.stages[int(parts["stage"])] if "stage" in parts else None
+    if "operator" in parts and stage is not None:
+        operator = next((o for o in stage.operators if o.name == parts["operator"]), None)
+        named = f"operator {printable(parts['operator'])}" if operator is None else _operator(operator)
+        of_layer = f" of layer {parts['layer']}" if "layer" in parts else ""
+        return [f"{named}{of_layer} in stage {stage.index}"]
+    if "device" in parts:
+        node, number = divmod(int(parts["device"]), plan.cluster.devices_per_node)
+        phrases.append(f"device {parts['device']} (number {number} of node {node})")
+    if "layer" in parts:
+        layer = plan.layers[int(parts["layer"])]
+        phrases.append(
+            f"layer {layer.index} ({len(layer.operators):,} forward operators, {units.flops(layer.flops)}, "
+            f"{units.bytes_(layer.cut_bytes)} cross the cut after it)"
+        )
+    if stage is not None:
+        phrases.append(
+            f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
+            f"{time_with_band(plan, stage.latency_seconds)} per microbatch, {bytes_with_band(plan, stage.peak_bytes)} "
+            f"per device{f', recomputes {words}' if (words := recomputed_words(stage)) else ''})"
+        )
+    return phrases
+
+
+def _operator(operator: PlanOperator) -> str:
+    moved_seconds = operator.communication_seconds
+    collectives = f" + {units.seconds(moved_seconds)} collectives" if moved_seconds else ""
+    return (
+        f"operator {printable(operator.name)} ({printable(operator.op)}, {operator.phase}): strategy "
+        f"{printable(operator.strategy)}, reads {printable(', '.join(operator.inputs)) or 'nothing'}, writes "
+        f"{printable(', '.join(operator.outputs)) or 'nothing'}; {units.seconds(operator.compute_seconds)} compute"
+        f"{collectives} per {'iteration' if operator.phase == 'update' else 'microbatch'}"
+    )
 
 
 class MessagesPanel:

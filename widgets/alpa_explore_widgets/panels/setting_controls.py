@@ -8,10 +8,10 @@ import ipywidgets as W
 
 from alpa_explore.inter_op.options import AUTO
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
-from alpa_explore_widgets.elements.fields import ChoiceField, Fold, NumberField, options
+from alpa_explore_widgets.elements.fields import CONTROLS, ChoiceField, Fold, NumberField, options
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
 from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.sources import HALF, Sources
+from alpa_explore_widgets.session.sources import Sources
 
 B_STOPS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 DELTA_STOPS = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0]
@@ -43,73 +43,8 @@ _RECOMPUTED: dict[str, tuple[bool | str | None, str]] = {
 }
 """Choice -> its setting, and its words."""
 _SUBMESHES = {"all": "all (the paper)", "power-of-two": "1, 2, 4, … nodes"}
-WORDS = {
-    "model": (
-        "Model",
-        "One of the Alpa paper's models, a small one for trying, or your own. Press Plan after a change.",
-    ),
-    "nodes": ("nodes", "Number of nodes (machines) in the cluster."),
-    "devices_per_node": ("devices", "Number of devices in each node."),
-    "device": ("device", "Kind of accelerator: its peak FLOP/s, memory and links. Press Plan after a change."),
-    "memory_bytes": ("Memory", "Memory of one device."),
-    "peak_flops": ("Peak", f"Peak rate of one device in {HALF}; the peaks of other dtypes change in proportion."),
-    "inside_bandwidth": ("Link", "Bandwidth between two devices of a node, in one direction."),
-    "between_bandwidth": ("Network", "Network bandwidth of one node, shared by its devices."),
-    "num_microbatches": (
-        "B, microbatches",
-        "Number of microbatches in one iteration. What stays is chosen under Training.",
-    ),
-    "kept": (
-        "B keeps",
-        "What stays when B moves. With the global batch, microbatches change their size: T is estimated at once, and "
-        "the planner runs. With the microbatch, the global batch grows: the plan follows at once.",
-    ),
-    "microbatch": (
-        "Microbatch",
-        "Samples (sequences or images) in one microbatch of all replicas together; layouts name that of one replica.",
-    ),
-    "precision": (
-        "Precision",
-        "The dtype of weights and activations, or a lower one of linear layers and experts alone. Press Plan after a "
-        "change.",
-    ),
-    "sequence": ("Sequence", "Tokens of a sample. Empty: the model's own."),
-    "expert_imbalance": (
-        "Expert imbalance",
-        "Rows of the busiest device over the mean, where devices hold different experts. The plan is priced again at "
-        "once, then the planner runs.",
-    ),
-    "schedule": (
-        "Schedule",
-        "The order of forward and backward passes: it sets the bubble and the activations held in memory. The plan "
-        "follows at once.",
-    ),
-    "rematerialization": (
-        "Recompute",
-        "What the backward pass computes again in place of holding it (in the API: rematerialization): less memory for "
-        "more time. Press Plan after a change.",
-    ),
-    "delta": (
-        "δ, FLOP tolerance",
-        "A layer may have up to (1 + δ) times the mean FLOPs of a layer. The plan follows at once.",
-    ),
-    "num_layers": (
-        "Layers",
-        "Number of layers into which the operators are clustered; stages consist of whole layers. Empty: the planner "
-        "chooses. Press Plan after a change.",
-    ),
-    "solver": (
-        "Solver",
-        "Solver of the sharding problems; all are exact, they differ in speed. Press Plan after a change.",
-    ),
-    "submesh_space": ("Submeshes", "Submeshes (nodes × devices) that a stage may have. Press Plan after a change."),
-    "paper": (
-        "Iteration time",
-        "What T is: what an iteration takes, sends included, or Eq. 2 of the paper, without sends. Default: Eq. 2 for "
-        "the paper's own models on V100 with idealised software. The plan follows at once.",
-    ),
-}
-"""Setting -> its label, and its tooltip."""
+WORDS = CONTROLS["settings"]
+"""Setting -> its `label`, and its tooltip, the `hint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +101,12 @@ def _choice(
     to_setting: Callable[[str], Any] = str,
 ) -> Control:
     """A list to choose from."""
-    label, hint = WORDS[setting]
-    return Control(ChoiceField(label=label, hint=hint, choices=choices, value=value), to_widget, to_setting)
+    return Control(ChoiceField(**WORDS[setting], choices=choices, value=value), to_widget, to_setting)
 
 
 def _number(setting: str, stops: Sequence[float], least: float, most: float, **traits: Any) -> NumberField:
-    label, hint = WORDS[setting]
     every = [float(stop) for stop in stops]
-    return NumberField(**{"label": label, "hint": hint, "minimum": least, "maximum": most, "stops": every, **traits})
+    return NumberField(**{**WORDS[setting], "minimum": least, "maximum": most, "stops": every, **traits})
 
 
 def _integer(setting: str, stops: Sequence[int], most: int, *, optional: bool = False) -> Control:
@@ -184,7 +117,7 @@ def _integer(setting: str, stops: Sequence[int], most: int, *, optional: bool = 
 
 def _device_figure(setting: str, unit: str, stops: Sequence[float], scale: float, most: float) -> Control:
     """A figure of the device in a customary unit of `scale` SI units; the setting is in SI units."""
-    hint = f"{WORDS[setting][1]} In {unit}; empty: the figure of the chosen device."
+    hint = f"{WORDS[setting]['hint']} In {unit}; empty: the figure of the chosen device."
     return Control(
         _number(setting, stops, 0.001, most, unit=unit, hint=hint, optional=True),
         lambda value: None if value is None else float(f"{value / scale:.6g}"),

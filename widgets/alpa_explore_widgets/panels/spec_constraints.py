@@ -12,7 +12,7 @@ from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore.units import printable
-from alpa_explore_widgets.elements.fields import Button, ChoiceField, plain_button
+from alpa_explore_widgets.elements.fields import CONTROLS, Button, ChoiceField, plain_button
 from alpa_explore_widgets.elements.page_widget import box
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
@@ -28,33 +28,14 @@ class ConstraintControls:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._operator: PlanOperator | None = None
-        self.spec = ChoiceField(
-            label="Its output",
-            hint="Sharding spec of the selected operator's output. Press Other specs to list all, each with the time "
-            "that the stage would take longer.",
-            choices=[["", "", ""]],
-            value="",
-        )
-        self.pin = plain_button(
-            "Pin spec",
-            f"The output must have this spec. {_THEN_PLAN}",
-            lambda: self._add_constraint(ConstraintKind.PIN),
-        )
-        self.forbid = plain_button(
-            "Forbid spec",
-            f"The output must not have this spec. {_THEN_PLAN}",
-            lambda: self._add_constraint(ConstraintKind.FORBID),
-        )
+        said = CONTROLS["constraints"]
+        self.spec = ChoiceField(**said["spec"], choices=[["", "", ""]], value="")
+        self.pin = plain_button(**said["pin"], press=lambda: self._add_constraint(ConstraintKind.PIN))
+        self.forbid = plain_button(**said["forbid"], press=lambda: self._add_constraint(ConstraintKind.FORBID))
         self.clear = plain_button(
-            "Clear",
-            f"Remove all spec constraints of this operator. {_THEN_PLAN}",
-            lambda: session.remove_constraints(*self._operator_constraints()),
+            **said["clear"], press=lambda: session.remove_constraints(*self._operator_constraints())
         )
-        self.more = plain_button(
-            "Other specs",
-            "List the other specs, and how much slower the stage would be with each",
-            session.compute_regrets,
-        )
+        self.more = plain_button(**said["more"], press=session.compute_regrets)
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = box("alpa-constraint-controls", self.spec, self.pin, self.forbid, self.clear, self.more)
         self.widget.layout.display = "none"

@@ -1,9 +1,8 @@
 """The state of an explorer and everything that changes it, without widgets. To read in this order:
 
-- settings, fault: the values of the controls; an error as it is shown.
-- history, training_run: the plans so far; a run of a plan and its progress.
-- state: all of this and the answers to questions as one immutable value, `State`, and the `StateStore` that holds the
-  present one behind a lock.
+- settings, history: the values of the controls; the plans so far.
+- state: all of this, errors as they are shown, runs and the answers to questions as one immutable value, `State`, and
+  the `StateStore` that holds the present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - levers: single changes of the settings and the hardware of a plan, to be planned.
 - background: threads where the newest job wins, or where each job has its turn.
@@ -13,6 +12,6 @@
 
 A change of B, δ, schedule or mode is answered by `replan`, from known stage costs. One of memory, speed, links, nodes,
 microbatch or sequence is estimated at once, and planned once it rests. Any other one waits for the Plan button. To add
-a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it is then an
+a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/actions.py; it is then an
 option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
 """

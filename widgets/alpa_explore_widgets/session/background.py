@@ -1,10 +1,14 @@
 """Background threads that take one job at a time: `NewestWins` drops jobs that a newer one replaces, `EachInTurn` runs
-them all."""
+them all. `paced`: their reports."""
 
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from alpa_explore.execution.progress import Progress
+from alpa_explore_widgets.session import tuning
 
 Job = TypeVar("Job")
 
@@ -78,3 +82,22 @@ class EachInTurn(NewestWins[Job]):
                 return
             self._cancel = threading.Event()
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+
+def paced(say: Callable[..., None], always: Callable[..., bool] = lambda *_: False) -> Callable[..., None]:
+    """`say`, but at most every `tuning.REPORT_SECONDS`, and for reports that are said `always`: each is a message to
+    the browser."""
+    last = float("-inf")
+
+    def said(*report: Any) -> None:
+        nonlocal last
+        if time.monotonic() - last >= tuning.REPORT_SECONDS or always(*report):
+            last = time.monotonic()
+            say(*report)
+
+    return said
+
+
+def is_end(progress: Progress) -> bool:
+    """Whether a report is the first or the last of its pass."""
+    return progress.done in (0, progress.total)

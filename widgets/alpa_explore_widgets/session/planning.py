@@ -23,12 +23,11 @@ from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.questions import FitSearch
 from alpa_explore_widgets.session.backend import Backend
-from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.background import NewestWins, is_end, paced
 from alpa_explore_widgets.session.history import Entry
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, REPRICED_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import StateStore
+from alpa_explore_widgets.session.state import StateStore, fault_of
 
 PASSES = {
     "composition": "Solving the sharding problems of each logical mesh",
@@ -67,7 +66,7 @@ class Planning:
         self.plans: NewestWins[PlanningJob] = NewestWins(self._run_plans, "alpa-explore plan")
         self.replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
         self.fit = FitSearch(store, sources, backend)
-        self._last_report = 0.0
+        self._report = paced(self._show_progress, always=is_end)
         self._label = ""
         """Which of several settings is planned: the beginning of the activity."""
         self.end_of_move: NewestWins[None] = NewestWins(self._wait_for_end_of_move, "alpa-explore end of move")
@@ -280,13 +279,10 @@ class Planning:
         if not self._store.state.planning:
             self._report(progress)
 
-    def _report(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now - self._last_report >= tuning.REPORT_SECONDS or progress.done in (0, progress.total):
-            self._last_report = now
-            if not self._store.state.cancelling:
-                what = PASSES.get(progress.pass_name, progress.pass_name)
-                self._store.change(progress=progress, activity=self._label + what)
+    def _show_progress(self, progress: Progress) -> None:
+        if not self._store.state.cancelling:
+            what = PASSES.get(progress.pass_name, progress.pass_name)
+            self._store.change(progress=progress, activity=self._label + what)
 
     def _say(self, activity: str) -> None:
         if not self._store.state.cancelling:

@@ -1,4 +1,5 @@
-"""Attached hosts and training runs, in the background: find hosts; check whether a plan can run, start, watch, stop it.
+"""Attached hosts, timed kernels and training runs, in the background: find hosts; time kernels; check whether a plan
+can run, start, watch, stop it.
 
 A run belongs to the plan with which it was started. It continues when another plan is shown, and ends when it is done,
 stopped, or when the kernel ends: the process that starts the ranks then reads the end of its standard input.
@@ -8,19 +9,26 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
-from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
-from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.background import NewestWins, is_end, paced
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import StateStore
-from alpa_explore_widgets.session.training_run import Attachment, RunCheck, RunSettings, TrainingRun
+from alpa_explore_widgets.session.state import (
+    Attachment,
+    KernelTimes,
+    RunCheck,
+    RunSettings,
+    StateStore,
+    TrainingRun,
+    fault_of,
+)
 
 if TYPE_CHECKING:
     from alpa_explore.runtime.drift import Drift
@@ -29,59 +37,106 @@ if TYPE_CHECKING:
 _FAILED = "The run failed"
 
 
-class Attaching:
-    """Finds the hosts of a Dask scheduler and measures their links, in the background; the newest request wins."""
+Measured = TypeVar("Measured", Attachment, KernelTimes)
+
+
+class _Measuring(Generic[Measured]):
+    """Measures in the background, and reports in a field of the state; the newest request wins."""
+
+    field: ClassVar[str]
+    failed: ClassVar[str]
+    """What is said where it could not be measured."""
 
     def __init__(self, store: StateStore, backend: Backend) -> None:
         self._store, self._backend = store, backend
-        self._worker: NewestWins[str] = NewestWins(self._attach, "alpa-explore attach")
+        self.worker: NewestWins[Measured] = NewestWins(self._run, f"alpa-explore {self.field}")
+
+    def cancel(self) -> None:
+        """Stop after what is being measured."""
+        self.worker.cancel()
+
+    def _begin(self, measured: Measured) -> None:
+        self._store.change(**{self.field: measured})
+        self.worker.submit(measured)
+
+    def _run(self, measured: Measured, cancel: threading.Event) -> None:
+        def update(**changes: Any) -> None:
+            nonlocal measured
+            measured = replace(measured, **changes)
+            if not self.worker.has_newer:
+                self._store.change(**{self.field: measured})
+
+        try:
+            self._measure(measured, update, cancel)
+        except Exception as error:  # a background thread has no cell in which to show it
+            update(fault=fault_of(error, self.failed), busy=False)
+
+    def _measure(self, measured: Measured, update: Callable[..., None], cancel: threading.Event) -> None:
+        raise NotImplementedError
+
+
+class Attaching(_Measuring[Attachment]):
+    """Finds the hosts of a Dask scheduler and measures their links."""
+
+    field, failed = "attachment", "The hosts could not be attached"
 
     def start(self, address: str) -> None:
         """Attach the hosts of the scheduler at `address`."""
-        self._store.change(attachment=Attachment(address=address))
-        self._worker.submit(address)
+        self._begin(Attachment(address=address))
 
-    def cancel(self) -> None:
-        """Stop after the links that are being measured."""
-        self._worker.cancel()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until nothing is under way (for scripts and tests). Returns False on a timeout."""
-        return self._worker.wait(timeout)
-
-    def _attach(self, address: str, cancel: threading.Event) -> None:
-        attachment, last_report = Attachment(address=address), 0.0
-
-        def update(**changes: Any) -> None:
-            nonlocal attachment
-            attachment = replace(attachment, **changes)
-            if not self._worker.has_newer:
-                self._store.change(attachment=attachment)
-
-        def report(progress: Progress) -> None:
-            nonlocal last_report
-            if time.monotonic() - last_report >= tuning.REPORT_SECONDS or progress.done in (0, progress.total):
-                last_report = time.monotonic()
-                update(progress=progress)
-
-        update()
-        try:
-            if not address:
-                raise OptionError(
-                    "Hosts are attached by the address of a Dask scheduler",
-                    found="no address",
-                    remedy="Type the one that `dask scheduler` prints, tcp://…:8786.",
-                )
-            nodes = self._backend.attach(
-                address, found=lambda found: update(nodes=found), progress=report, cancel=cancel
+    def _measure(self, measured: Attachment, update: Callable[..., None], cancel: threading.Event) -> None:
+        if not measured.address:
+            raise OptionError(
+                "Hosts are attached by the address of a Dask scheduler",
+                found="no address",
+                remedy="Type the one that `dask scheduler` prints, tcp://…:8786.",
             )
-            update(nodes=nodes)
-            cluster, remarks = nodes.cluster(), nodes.remarks()
-            update(cluster=cluster, remarks=remarks, busy=False)
+        report = paced(lambda progress: update(progress=progress), always=is_end)
+        try:
+            nodes = self._backend.attach(
+                measured.address, found=lambda found: update(nodes=found), progress=report, cancel=cancel
+            )
         except CancelledError:
             update(busy=False, cancelled=True)
-        except Exception as error:  # a background thread has no cell in which to show it
-            update(fault=fault_of(error, "The hosts could not be attached"), busy=False)
+            return
+        update(nodes=nodes)
+        update(cluster=nodes.cluster(), remarks=nodes.remarks(), busy=False)
+
+
+class Profiling(_Measuring[KernelTimes]):
+    """Times kernels of the plan on screen, on this machine or on the attached hosts. `plan_on` plans on the cluster
+    with the kernels that were timed, also where it was cancelled."""
+
+    field, failed = "kernel_times", "The kernels could not be timed"
+
+    def __init__(self, store: StateStore, backend: Backend, plan_on: Callable[[Cluster], None]) -> None:
+        super().__init__(store, backend)
+        self._plan_on = plan_on
+
+    def start(self, seconds: float) -> None:
+        """Time kernels of the plan on screen for about so many seconds."""
+        with self._store.lock:
+            plan, attachment = self._store.state.plan, self._store.state.attachment
+            if plan is not None:
+                nodes = None if attachment is None else attachment.nodes
+                scheduler = "" if nodes is None else nodes.scheduler
+                self._begin(KernelTimes(plan=plan, scheduler=scheduler, seconds=seconds))
+
+    def _measure(self, measured: KernelTimes, update: Callable[..., None], cancel: threading.Event) -> None:
+        plan = measured.plan
+        where = {"scheduler": measured.scheduler} if measured.scheduler else {}
+        found = self._backend.profile(
+            plan,
+            seconds=measured.seconds,
+            store=plan.cluster.device.measured,
+            progress=paced(lambda done, kernels, share: update(done=done, kernels=kernels, share=share)),
+            cancel=cancel,
+            **where,
+        )
+        with self._store.lock:
+            if found.timed and self._store.state.plan is plan:
+                self._plan_on(plan.cluster.with_changes(measured=found.store))
+            update(found=found, share=found.plan_share, busy=False)
 
 
 class TrainingRuns:

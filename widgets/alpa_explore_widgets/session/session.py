@@ -12,16 +12,14 @@ from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.asking.kernel_times import Profiling
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
 from alpa_explore_widgets.session.asking.questions import settings_of_change
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
-from alpa_explore_widgets.session.fault import Offer, fault_of
 from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.levers import Lever, levers
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
-from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
+from alpa_explore_widgets.session.runs import Attaching, Profiling, TrainingRuns
 from alpa_explore_widgets.session.settings import (
     DEVICE_SETTINGS,
     MODEL_SETTINGS,
@@ -33,7 +31,7 @@ from alpa_explore_widgets.session.settings import (
     settings_of,
 )
 from alpa_explore_widgets.session.sources import Sources, device_overrides
-from alpa_explore_widgets.session.state import Regrets, State, StateStore
+from alpa_explore_widgets.session.state import Offer, Regrets, State, StateStore, fault_of
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""

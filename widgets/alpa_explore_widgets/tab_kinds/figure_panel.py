@@ -14,8 +14,8 @@ from alpa_explore.figures.style import TOOL_PIXELS, Drawing, Figure, finished
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field, options
+from alpa_explore_widgets.elements.figures import PlotlyFigure
 from alpa_explore_widgets.elements.page_widget import PageFigure
-from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.asking.layouts import Asked
 from alpa_explore_widgets.session.state import Answer, State
@@ -122,7 +122,7 @@ class PlanPanel(FigurePanel):
 class AskedPanel(FigurePanel):
     """A tab about what is asked for in the background and needs no plan; answers that come are added."""
 
-    needs_plan = False
+    needs_plan, waits = False, False
     made_ahead = True
     nothing: ClassVar[str]
     """What is said before the first question."""
@@ -132,10 +132,6 @@ class AskedPanel(FigurePanel):
     def __init__(self, asked: Asked[Any]) -> None:
         self.asked = asked
         super().__init__()
-
-    def busy(self, _state: State) -> bool:
-        """Never: what comes is added."""
-        return False
 
     def answer(self, state: State) -> Answer[Any] | None:
         """That on screen."""

@@ -37,6 +37,8 @@ class Panel(ABC):
     made_ahead: ClassVar[bool] = False
     """Whether the contents for other B are made ahead (`figures_ahead`): where they depend on nothing but the plan and
     what `depends_on` names."""
+    waits: ClassVar[bool] = True
+    """Whether the contents are out of date while the planner runs; where not, what comes is added."""
     has_picture: ClassVar[bool] = False
     """Whether the contents can be saved as a picture."""
 
@@ -82,7 +84,7 @@ class Panel(ABC):
 
     def busy(self, state: State) -> bool:
         """Whether another answer is being computed."""
-        return state.replanning or (state.following and state.plan is not None and not state.estimated)
+        return self.waits and (state.replanning or (state.following and state.plan is not None and not state.estimated))
 
     def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
         """Bring the contents up to date; called only while the tab is selected."""

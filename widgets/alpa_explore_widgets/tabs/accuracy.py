@@ -11,7 +11,7 @@ from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import band_meaning, band_of
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import choice_field
+from alpa_explore_widgets.elements.fields import CONTROLS, choice_field
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, figure_function
@@ -34,11 +34,9 @@ class AccuracyPanel(FigurePanel):
 
     def controls(self) -> list[W.Widget]:
         """The choice of the view."""
-        hint = (
-            "Every run, the errors of each source, how well layouts are chosen, or the kinds of runs that are "
-            "predicted worst."
+        self.view = choice_field(
+            **CONTROLS["accuracy"]["view"], texts={name: text for name, (text, _, _) in _VIEWS.items()}
         )
-        self.view = choice_field("Show", hint, {name: text for name, (text, _, _) in _VIEWS.items()})
         self.watch(self.view)
         return [self.view]
 

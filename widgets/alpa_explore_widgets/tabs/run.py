@@ -17,15 +17,12 @@ from alpa_explore.plans.phrases import ranges
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import TextField, choice_field, options, plain_button, whole_field
+from alpa_explore_widgets.elements.fields import CONTROLS, TextField, choice_field, options, plain_button, whole_field
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
-from alpa_explore_widgets.panels.attached import AttachedPanel
+from alpa_explore_widgets.panels.hosts import AttachedPanel, ProfilePanel
 from alpa_explore_widgets.panels.messages import fault_html
-from alpa_explore_widgets.panels.profile import ProfilePanel
-from alpa_explore_widgets.session.asking.kernel_times import Profiling
-from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.training_run import RunCheck, RunSettings, TrainingRun
+from alpa_explore_widgets.session.runs import Attaching, Profiling, TrainingRuns
+from alpa_explore_widgets.session.state import RunCheck, RunSettings, State, TrainingRun
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 
 _WHERE = {"local": "this machine", "dask": "a Dask cluster", "torchrun": "a torchrun script", "slurm": "a Slurm script"}
@@ -34,13 +31,15 @@ _DEVICES = {"": "GPUs, else CPU", "cpu": "CPU processes", "cuda": "GPUs"}
 _STEPS, _MEASURED = "steps", "measured"
 _SHOWN, _BY_TASK = {_STEPS: "step by step"}, {_MEASURED: "task by task"}
 
+_SAID = CONTROLS["run"]
+
 
 class RunPanel(FigurePanel):
     """Does the plan run as predicted?"""
 
     title = "Run"
     question = "Does the plan run as predicted?"
-    of_plan = False
+    of_plan, waits = False, False
 
     def __init__(
         self,
@@ -59,27 +58,15 @@ class RunPanel(FigurePanel):
 
     def controls(self) -> list[W.Widget]:
         """The settings of a run, and the choice of the figure."""
-        hint = "Where the processes of the run start, one per device of the plan. For a script, nothing is started."
-        self.where = choice_field("Where", hint, _WHERE)
-        hint = "Address of a Dask scheduler, as tcp://host:8786; its workers start the processes."
-        self.scheduler = TextField(label="Scheduler", hint=hint, example="tcp://127.0.0.1:8786")
-        hint = "On GPUs, or on CPU processes: one process per device of the plan."
-        self.device = choice_field("On", hint, _DEVICES)
-        self.steps = whole_field("Steps", "Number of training iterations.", 100_000, RunSettings().steps)
-        hint = "Number of steps after which the state of training is kept, the last two of them; empty for never."
-        self.every = whole_field("Checkpoint every", hint, 100_000, empty="never")
-        hint = (
-            "How often the run goes on from its last checkpoint after the loss of a process, host or link; planned "
-            "again where too few hosts are left. Empty for never."
-        )
-        self.retries = whole_field("Retries", hint, 100, empty="never")
+        self.where = choice_field(**_SAID["where"], texts=_WHERE)
+        self.scheduler = TextField(**_SAID["scheduler"])
+        self.device = choice_field(**_SAID["device"], texts=_DEVICES)
+        self.steps = whole_field(**_SAID["steps"], most=100_000, value=RunSettings().steps)
+        self.every = whole_field(**_SAID["every"], most=100_000, empty="never")
+        self.retries = whole_field(**_SAID["retries"], most=100, empty="never")
         set_shown(self.retries, on=False)  # until there are checkpoints
-        hint = (
-            "Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins anew."
-        )
-        self.resume = TextField(label="Resume from", hint=hint, example="folder of a run")
-        hint = "Losses and times step by step; when the run is done, also measured and predicted times task by task."
-        self.shown = choice_field("Shown", hint, _SHOWN)
+        self.resume = TextField(**_SAID["resume"])
+        self.shown = choice_field(**_SAID["shown"], texts=_SHOWN)
         set_shown(self.shown, on=False)  # until there is a choice
         where, how = [self.where, self.scheduler, self.device], [self.steps, self.every, self.retries, self.resume]
         fields = [*where, *how, self.shown]
@@ -88,16 +75,11 @@ class RunPanel(FigurePanel):
 
     def below(self) -> list[W.Widget]:
         """The buttons and the status of the run."""
-        hint = "Train with the plan on screen for this number of steps"
-        self.start = plain_button("Start", hint, lambda: self._runs.start(self.run_settings()))
-        hint = "End the run; closing the explorer or its kernel ends it as well"
-        self.stop = plain_button("Stop", hint, self._runs.stop)
-        hint = "Go on from the last checkpoint of this run, under the plan on screen"
-        self.go_on = plain_button("Resume", hint, self._go_on)
-        hint = "Make the instructions of every rank and check them; nothing is started"
-        self.dry = plain_button("Dry run", hint, lambda: self._runs.check(self.run_settings(), dry=True))
-        hint = "Write the state of training, stop, and go on from it under the better plan"
-        self.change = plain_button("Checkpoint, change the plan, go on", hint, self._change_plan)
+        self.start = plain_button(**_SAID["start"], press=lambda: self._runs.start(self.run_settings()))
+        self.stop = plain_button(**_SAID["stop"], press=self._runs.stop)
+        self.go_on = plain_button(**_SAID["go_on"], press=self._go_on)
+        self.dry = plain_button(**_SAID["dry"], press=lambda: self._runs.check(self.run_settings(), dry=True))
+        self.change = plain_button(**_SAID["change"], press=self._change_plan)
         self.change.layout.width, self.status = "auto", W.HTML()
         row = box("alpa-run", self.start, self.stop, self.go_on, self.dry, self.change, self.status)
         return [self.attached.widget, self.profile.widget, row]
@@ -173,10 +155,6 @@ class RunPanel(FigurePanel):
     def plan_of(self, state: State) -> Plan:
         """The plan of the run, which may differ from the one on screen."""
         return state.run.plan if state.run is not None else super().plan_of(state)
-
-    def busy(self, _state: State) -> bool:
-        """Never: planning does not affect the figure of a run."""
-        return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The run, of what it is, the chosen figure, and whether Start can be pressed."""

@@ -29,7 +29,7 @@ _STAGES = 8
 class WhyPanel(Panel):
     """Where does the time go, what limits the plan, and what would a single change do?"""
 
-    title = "Why"
+    title, waits = "Why", False
     question = "Where does the time go, and what would one change do? Each answer is a plan, and opens."
 
     def __init__(self, session: Session) -> None:
@@ -46,10 +46,6 @@ class WhyPanel(Panel):
     def contents(self) -> list[W.Widget]:
         """The list, or the table in its place."""
         return [self.list]
-
-    def busy(self, _state: State) -> bool:
-        """Never: answers that come are added."""
-        return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The plans of the history, what has no plan, and what is being planned."""

@@ -2,5 +2,4 @@
 
 - questions: changes with which a model fits; settings of a plan that is opened by a click on a mark
 - layouts: every uniform layout, and where the model fits; the same for other global batches, while B moves
-- kernel_times: the kernels of the plan, timed; then the planner runs with their times
 """

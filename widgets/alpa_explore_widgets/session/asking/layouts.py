@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alpa_explore.errors import CancelledError
-from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
-from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.background import NewestWins, paced
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore
+from alpa_explore_widgets.session.state import Answer, LayoutQuestion, Question, ScalingQuestion, StateStore, fault_of
 
 if TYPE_CHECKING:
     from alpa_explore.uniform_layouts.measured import MeasuredLayout
@@ -207,7 +204,7 @@ class Asked(Generic[Question]):
                 if answer is not None and answer.question == question:
                     self._store.change(**{self.field: self._seen(replace(answer, **changes))})
 
-        say = _paced(lambda progress: change(progress=progress))
+        say = paced(lambda progress: change(progress=progress))
         answer = self._find(settings, question, progress=say, partial=lambda found: change(found=found), cancel=cancel)
         known: dict[str, Any] = {}
         if answer is not None and answer.found is not None:
@@ -288,17 +285,3 @@ class LayoutQuestions:
         if found is None or dict(found.prices) == dict(self._prices):
             return answer
         return replace(answer, found=with_prices(found, self._prices))
-
-
-def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:
-    """`say`, but at most every `tuning.REPORT_SECONDS`: each report is a message to the browser."""
-    last = float("-inf")
-
-    def paced(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= tuning.REPORT_SECONDS:
-            last = now
-            say(progress)
-
-    return paced

@@ -15,10 +15,9 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import Offer, Offers
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import StateStore
+from alpa_explore_widgets.session.state import Offer, Offers, StateStore
 
 
 class FitSearch:

@@ -15,7 +15,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.tried import change_text
-from alpa_explore_widgets.elements.fields import ChoiceField, choice_field, options, plain_button
+from alpa_explore_widgets.elements.fields import CONTROLS, ChoiceField, choice_field, options, plain_button
 from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
@@ -60,9 +60,7 @@ class LayoutsPanel(AskedPanel):
         """The columns of the table, and the buttons."""
         self.columns = choice_field("Columns", "Of the table below the figure", {name: name for name in _COLUMNS})
         self.watch(self.columns)
-        self.price = plain_button(
-            "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
-        )
+        self.price = plain_button(**CONTROLS["layouts"]["price"], press=self._ask)
         self.cancel = plain_button("Cancel", "Price no more; what is known stays", self.asked.cancel)
         self.larger = plain_button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
         return [self.columns, self.price, self.cancel, self.larger]
