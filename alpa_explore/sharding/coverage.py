@@ -9,7 +9,8 @@ from alpa_explore.arguments import checked
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.scans import rule_of
-from alpa_explore.sharding.splits import Coverage, splits_for, with_discovered_splits
+from alpa_explore.sharding.splits import splits_for, with_discovered_splits
+from alpa_explore.sharding.strategy import Coverage
 
 _ORDER = ("replicated", "discovered", "rule")
 

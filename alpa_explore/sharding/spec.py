@@ -8,6 +8,7 @@ ascending order: in S01 axis 0 makes the large blocks.
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -99,3 +100,25 @@ def render(spec: Spec, rank: int) -> str:
         dims.append(f"S{axes}" if axes else "R")
     pending = "".join(str(axis) for axis, placement in enumerate(spec) if placement == PARTIAL)
     return ("".join(dims) or "·") + (f"+P{pending}" if pending else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """A spec as it is written, taken apart."""
+
+    dims: tuple[tuple[int, ...], ...]
+    """For each tensor dim the mesh axes that divide it."""
+    pending: tuple[int, ...]
+    """The mesh axes over which a sum is pending."""
+
+
+def read_spec(spec: str) -> ReadSpec:
+    """'S01R+P2' -> ReadSpec(dims=((0, 1), ()), pending=(2,)); a scalar ('·') has no dims."""
+    whole, _, pending = spec.partition("+P")
+    dims: list[list[int]] = []
+    for letter in whole:
+        if letter in "SR":
+            dims.append([])
+        elif letter.isdecimal() and dims:
+            dims[-1].append(int(letter))
+    return ReadSpec(tuple(map(tuple, dims)), tuple(int(letter) for letter in pending if letter.isdecimal()))

@@ -4,26 +4,12 @@ Discovery is a pass over a captured graph: all that comes after it reads what an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
-from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.sharding.rules import HEAVY
 from alpa_explore.sharding.scans import rule_of
-from alpa_explore.sharding.strategy import DiscoveredSplits, Split
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The splits of an operator and where they come from."""
-
-    splits: tuple[Split, ...]
-    heavy: bool
-    """Whether its work must not be replicated along a mesh axis that could divide it."""
-    how: str
-    """'rule'; 'discovered' when the kind has no rule and running the operator established splits; else 'replicated'."""
-    reason: str = ""
-    """Why it is replicated; empty otherwise."""
+from alpa_explore.sharding.strategy import Coverage
 
 
 def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
@@ -34,11 +20,8 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
         inputs = tuple(tensors[t] for t in operator.inputs)
         outputs = tuple(tensors[t] for t in operator.outputs)
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
-    discovered = operator.discovered
-    assert isinstance(discovered, DiscoveredSplits), f"{operator.kind} has no rule, and discovery has not run"
-    if not discovered.splits:
-        return Coverage((), False, "replicated", discovered.reason)
-    return Coverage(discovered.splits, is_matrix_product(operator.kind), "discovered")
+    assert isinstance(operator.discovered, Coverage), f"{operator.kind} has no rule, and discovery has not run"
+    return operator.discovered
 
 
 def with_discovered_splits(graph: TrainingGraph) -> TrainingGraph:

@@ -6,15 +6,12 @@ shape is needed, and tensors of different batch sizes can be compared.
 """
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
-
-_DIM = re.compile(r"R|S([0-9]+)")
+from alpa_explore.sharding.spec import read_spec
 
 
 class Piece(NamedTuple):
@@ -43,38 +40,20 @@ def tiling(spec: str, mesh_shape: tuple[int, ...], devices: tuple[int, ...] = ()
     `mesh_shape` is the logical mesh, with or without axes of size 1; `devices` are the devices along it, row-major
     (by default in ascending order).
     """
-    sizes = tuple(size for size in mesh_shape if size > 1)
-    placements, rank = _placements(spec, len(sizes))
-    pieces = [_piece(placements, rank, sizes, place) for place in product(*map(range, sizes))]
+    sizes, read = tuple(size for size in mesh_shape if size > 1), read_spec(spec)
+    pieces = [
+        Piece(tuple(_part(axes, sizes, place) for axes in read.dims), _part(read.pending, sizes, place))
+        for place in product(*map(range, sizes))
+    ]
     if not devices:
         return tuple(pieces)
     assert len(devices) == len(pieces), "a device for each place of the logical mesh"
     return tuple(piece for _, piece in sorted(zip(devices, pieces, strict=True)))
 
 
-def _placements(spec: str, axes: int) -> tuple[Spec, int]:
-    """The placement of each axis, and the number of dims."""
-    dims, _, pending = spec.partition("+P")
-    placements = [REPLICATE] * axes
-    dim_specs = [found.group(1) or "" for found in _DIM.finditer(dims)]
-    for dim, sharding in enumerate(dim_specs):
-        for axis in map(int, sharding):
-            placements[axis] = dim
-    for axis in map(int, pending):
-        placements[axis] = PARTIAL
-    return tuple(placements), len(dim_specs)
-
-
-def _piece(placements: Spec, rank: int, sizes: Sequence[int], place: Sequence[int]) -> Piece:
-    def part(placement: int) -> tuple[int, int]:
-        """Mixed-radix number of the coordinates along the axes with this placement, the first most significant."""
-        number = 0
-        for axis in _axes_with(placements, placement):
-            number = number * sizes[axis] + place[axis]
-        return number, math.prod(sizes[axis] for axis in _axes_with(placements, placement))
-
-    return Piece(tuple(part(dim) for dim in range(rank)), part(PARTIAL))
-
-
-def _axes_with(placements: Spec, placement: int) -> Iterator[int]:
-    return (axis for axis, found in enumerate(placements) if found == placement)
+def _part(axes: Sequence[int], sizes: Sequence[int], place: Sequence[int]) -> tuple[int, int]:
+    """(mixed-radix number of the coordinates of `place` along some axes, the first most significant; how many)."""
+    number = 0
+    for axis in axes:
+        number = number * sizes[axis] + place[axis]
+    return number, math.prod(sizes[axis] for axis in axes)

@@ -17,8 +17,7 @@ order to read them:
     attention_blocks   attention to a block of the keys at a time, merged
     symbols        arguments of ATen calls as frozen values and back
     aten           ATen calls as Operators and back; running an Operator on real tensors
-    evaluate       running a whole graph on real tensors
-    targets        mean losses over targets that are counted over all microbatches
+    evaluate       running a whole graph on real tensors; mean losses over targets of all microbatches
     optimizers, cancelling   the optimizers that a plan can have; cancelling a capture
 
 A model that repeats blocks is captured with a few periods of them and unrolled: a catalogue model by `periods`

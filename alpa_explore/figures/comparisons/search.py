@@ -20,10 +20,9 @@ from alpa_explore.figures.marks import (
 )
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, halo, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.compare import differences
+from alpa_explore.plans.report.compare import NoPlan, differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
-from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore.units import printable
 
 

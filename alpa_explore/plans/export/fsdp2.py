@@ -16,11 +16,10 @@ from importlib.resources import files
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
 from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
-from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.torch_schedules import note_shards, torch_schedule
+from alpa_explore.plans.export.exported import Exported, heading, note_shards, torch_schedule
 from alpa_explore.plans.report.parallelism import axis_uses
-from alpa_explore.plans.report.specs import read_spec
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.sharding.spec import read_spec
 
 _HEAD_WEIGHT = '''
 

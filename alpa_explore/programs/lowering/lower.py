@@ -42,7 +42,7 @@ from alpa_explore.programs.program import Lasting, Program, StageProgram
 from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action, Schedule
 from alpa_explore.sharding.spec import Spec
-from alpa_explore.tracing.targets import counted_losses
+from alpa_explore.tracing.evaluate import counted_losses
 
 
 def with_frees(

@@ -21,8 +21,7 @@ from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
 from alpa_explore.runtime.reference.rounding import EXACT, Rounding, along, rounding_of, wide
 from alpa_explore.tracing.aten import draws
-from alpa_explore.tracing.evaluate import evaluate
-from alpa_explore.tracing.targets import with_counts
+from alpa_explore.tracing.evaluate import evaluate, with_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from functools import lru_cache
 import torch
 
 from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
@@ -40,7 +41,7 @@ from alpa_explore.sharding.discovery.shapes import (
 from alpa_explore.sharding.discovery.trials import Trial, make_trials
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import DiscoveredSplits, Split
+from alpa_explore.sharding.strategy import Coverage, Split
 from alpa_explore.tracing.symbols import overload
 
 
@@ -121,10 +122,7 @@ def _is_compatible(split: Split, kept: Sequence[Split], shapes: ShapeRun, trials
     return True
 
 
-__all__ = ["DiscoveredSplits", "discover"]
-
-
-def discover(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> DiscoveredSplits:
+def discover(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> Coverage:
     """The splits of `operator` on tensors of these shapes and dtypes, by their numbers. Never raises; operators of
     equal signature are run once in a process."""
     inputs, outputs = (tuple(tensors[t] for t in side) for side in (operator.inputs, operator.outputs))
@@ -142,45 +140,45 @@ class _Known:
 
 # Memo of a pure function.
 @lru_cache(maxsize=1024)
-def _discovered(known: _Known) -> DiscoveredSplits:
+def _discovered(known: _Known) -> Coverage:
     call = known.call
     try:
         _check_kind(call.operator.kind)
         if not call.inputs:
             raise UnsupportedOperatorError("it reads no tensors that could be sharded")
-        return _tested(call, candidates(call))
+        if splits := _tested(call, candidates(call)):
+            return Coverage(splits, is_matrix_product(call.operator.kind), "discovered")
+        reason = "no sharding of its inputs gives shards of its outputs"
     except UnsupportedOperatorError as unsupported:
-        return DiscoveredSplits((), str(unsupported))
+        reason = str(unsupported)
+    except CrashError as crash:
+        reason = f"running it on small inputs {crash}"
     except Exception as error:  # an unknown operator may raise anything; it is then replicated and the plan goes on
-        return DiscoveredSplits((), f"it could not be run: {short(error)}")
+        reason = f"it could not be run: {short(error)}"
+    return Coverage((), False, "replicated", reason)
 
 
-def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> DiscoveredSplits:
-    """Test the candidates on values, in a child process.
+def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...]:
+    """The candidates that hold on values, which a child process tests.
 
     If the child crashes, each candidate is tested in a child of its own and those that crash are dropped.
     """
     if not proposed:
-        return DiscoveredSplits((), "no sharding of its inputs gives outputs of matching shapes")
+        raise UnsupportedOperatorError("no sharding of its inputs gives outputs of matching shapes")
     try:
-        answer = _run(call, proposed)
+        return _run(call, proposed)
     except CrashError as crash:
         if crash.late or crash.step is None:
-            return DiscoveredSplits((), f"running it on small inputs {crash}")
-        surviving = [c for c in proposed if _survives(call, c)]
-        try:
-            answer = _run(call, surviving)
-        except CrashError as again:
-            return DiscoveredSplits((), f"running it on small inputs {again}")
-    if isinstance(answer, str):
-        return DiscoveredSplits((), answer)
-    return DiscoveredSplits(answer, "" if answer else "no sharding of its inputs gives shards of its outputs")
+            raise
+    return _run(call, [c for c in proposed if _survives(call, c)])
 
 
-def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...] | str:
+def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...]:
     answer: tuple[Split, ...] | str = run_in_child(
         lambda report: validated_splits(call, proposed, report), limit_seconds=tuning.LIMIT_SECONDS
     )
+    if isinstance(answer, str):
+        raise UnsupportedOperatorError(answer)
     return answer
 
 
@@ -188,7 +186,7 @@ def _survives(call: OperatorCall, candidate: Candidate) -> bool:
     """True when the candidate is a valid split and running it does not crash."""
     try:
         return bool(_run(call, [candidate]))
-    except CrashError:
+    except (CrashError, UnsupportedOperatorError):
         return False
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore.plans.report.compare import NoPlan
 from alpa_explore_widgets.session.fault import Fault, Offers
 from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.settings import Settings

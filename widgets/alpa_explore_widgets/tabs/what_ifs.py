@@ -7,9 +7,9 @@ import ipywidgets as W
 import traitlets
 
 from alpa_explore.figures.keys import key, read_key
+from alpa_explore.plans.report.compare import change_text, tried_table
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
-from alpa_explore.plans.report.tried import change_text, tried_table
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
 from alpa_explore_widgets.session.state import State
