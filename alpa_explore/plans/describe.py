@@ -62,7 +62,7 @@ def _described_operator(
     graph, node, choice = problem.stage.layered.graph, problem.nodes[index], choices[index]
     assert node.priced is not None, "only operators are described"
     update = node.kind is NodeKind.UPDATE
-    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    operator = node_operator(problem, node)
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
@@ -156,15 +156,18 @@ def node_tensor(problem: StageProblem, node: Node) -> int:
     return parameter.gradient if node.kind is NodeKind.ACCUMULATOR else parameter.tensor
 
 
+def node_operator(problem: StageProblem, node: Node) -> Operator:
+    """The operator of a node that chooses a strategy; of an update that of its parameter."""
+    graph = problem.stage.layered.graph
+    return graph.operators[graph.parameters[node.subject].update if node.kind is NodeKind.UPDATE else node.subject]
+
+
 def node_name(problem: StageProblem, node: Node) -> str:
     """The name of a node in a plan: that of its operator, source tensor or parameter."""
     graph = problem.stage.layered.graph
-    if node.kind is NodeKind.OPERATOR:
-        return graph.operators[node.subject].name
-    if node.kind is NodeKind.SOURCE:
-        return graph.tensors[node.subject].name
-    parameter = graph.parameters[node.subject]
-    return graph.operators[parameter.update].name if node.kind is NodeKind.UPDATE else parameter.name
+    if node.kind not in TENSOR_NODES:
+        return node_operator(problem, node).name
+    return (graph.tensors if node.kind is NodeKind.SOURCE else graph.parameters)[node.subject].name
 
 
 def node_specs(problem: StageProblem, node: Node) -> list[Spec]:

@@ -3,9 +3,7 @@
     scores = scale · q kᵀ + mask      logsumexp = log Σ exp(scores)      p = exp(scores − logsumexp)      output = p v
     dv = pᵀ dy      ds = p ∘ (dy vᵀ − Σ dy ∘ output)      dq = scale · ds k      dk = scale · dsᵀ q
 
-With `softcap` c, c · tanh(scale · q kᵀ / c) is in place of the product (Gemma 2, arXiv 2408.00118). A `sink` is a logit
-of each query head, [hq], that joins in the logsumexp and has no value (GPT-OSS): of the formulas only that of the
-logsumexp changes, and its own gradient is a sum over the outputs' gradients (`attention_sinks`).
+With `softcap` c, c · tanh(scale · q kᵀ / c) is in place of the product (Gemma 2, arXiv 2408.00118).
 
 `torch.ops.alpa_explore.attention` and `attention_backward` exist once this module is imported. The forward pass keeps
 only output and logsumexp, from which the backward pass forms p again: Dao et al., "FlashAttention: Fast and
@@ -21,7 +19,8 @@ natural order.
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
 in 0 … 1), so that forward and backward pass agree however each is divided.
 
-A sink is a logit of each query head that joins in the softmax of its queries and has no value (GPT-OSS):
+A `sink` is a logit of each query head, [hq], that joins in the softmax of its queries and has no value (GPT-OSS); of
+the formulas above only that of the logsumexp changes:
 
     logsumexp' = log(exp(logsumexp) + exp(sink))      output' = output · exp(logsumexp − logsumexp')
     dsink = − Σ exp(sink − logsumexp') · Σ dy ∘ output'      over samples and queries

@@ -8,8 +8,9 @@ import alpa_explore as ax
 from alpa_explore.runtime.reference.one_process import OneProcess
 from alpa_explore.runtime.reference.rounding import rounding_of
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from alpa_explore.tracing.evaluate import evaluate
 from tests.one_layer import OneLayer
+from tests.tracing.initial import initial_values
 
 
 class Normed(nn.Module):

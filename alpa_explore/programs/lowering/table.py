@@ -7,7 +7,7 @@ the instructions of a task once for all microbatches.
 from alpa_explore.errors import ProgramError
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
-from alpa_explore.schedules.simulator.check import check as check_schedule
+from alpa_explore.schedules.simulator.simulate import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 
 

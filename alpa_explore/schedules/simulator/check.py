@@ -4,34 +4,10 @@ import numpy as np
 
 from alpa_explore.errors import ScheduleError
 from alpa_explore.numerics.arrays import Ints
-from alpa_explore.schedules.simulator.kernel import run_events
 from alpa_explore.schedules.task import Action, Schedule, Task
 
 _SHOWN = 6
 """Number of waiting submeshes that an error names."""
-
-
-def check(schedule: Schedule) -> None:
-    """ScheduleError when a task is missing, repeated or on a second submesh, or when submeshes wait for each other."""
-    check_tasks(schedule)
-    none = np.full(schedule.num_stages, -1)
-    zero = np.zeros(schedule.num_stages)
-    *_, positions = run_events(
-        schedule.starts,
-        schedule.actions,
-        schedule.stages,
-        schedule.microbatches,
-        np.array(schedule.submesh_of_stage),
-        schedule.num_microbatches,
-        schedule.depth,
-        np.ones(len(schedule.actions)),
-        zero,
-        zero,
-        none,
-        none,
-        1,
-    )
-    refuse_deadlock(schedule, positions)
 
 
 def check_tasks(schedule: Schedule) -> None:

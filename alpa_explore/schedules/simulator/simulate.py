@@ -28,6 +28,12 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
     return _run(_with_updates(schedule), times, links or links_between(schedule.submesh_of_stage))
 
 
+def check(schedule: Schedule) -> None:
+    """ScheduleError when a task is missing, repeated or on a second submesh, or when submeshes wait for each other."""
+    unit = StageTimes(forward_seconds=1.0, backward_input_seconds=1.0, backward_weight_seconds=1.0)
+    simulate(schedule, [unit] * schedule.num_stages)
+
+
 def without_sends(timeline: Timeline) -> Timeline:
     """The same tasks in the same order, where sends take no time."""
     free = [

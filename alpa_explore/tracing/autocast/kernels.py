@@ -8,6 +8,7 @@ and a test compares. The CPU has other ones, which torch applies itself.
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -97,8 +98,8 @@ def registered(casts: Casts) -> Library:
     """Register the rules of an accelerator; they end with `_destroy`."""
     library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch has no annotation
     kinds: tuple[tuple[Iterable[str], Callable[[Any, Casts], Callable[..., Any]]], ...] = (
-        (LOWER, _lower),
-        (FULL, _full),
+        (LOWER, partial(_in_dtype, dtype=region_dtype)),
+        (FULL, partial(_in_dtype, dtype=lambda: torch.float32)),
         (FULL_RESULT, _full_result),
         (FULL_APPENDED, _full_appended),
         (WIDEST, _widest),
@@ -122,16 +123,9 @@ def _operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
-def _lower(operator: Any, casts: Casts) -> Callable[..., Any]:
+def _in_dtype(operator: Any, casts: Casts, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return _called(operator, args, kwargs, region_dtype(), casts)
-
-    return kernel
-
-
-def _full(operator: Any, casts: Casts) -> Callable[..., Any]:
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        return _called(operator, args, kwargs, torch.float32, casts)
+        return _called(operator, args, kwargs, dtype(), casts)
 
     return kernel
 

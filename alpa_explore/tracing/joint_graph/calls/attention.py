@@ -223,10 +223,11 @@ def as_one_operator(
 def whole_attention() -> Iterator[None]:
     """Within torch's own modules too (`nn.MultiheadAttention`), which call the function by its name in
     `torch.nn.functional`; within the catalogue's models and those of Hugging Face."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(functional, "scaled_dot_product_attention", as_one_operator))
-        stack.enter_context(patch.object(catalogue, "_spelled_out", _catalogues))
-        stack.enter_context(huggingface_attention())
+    with (
+        patch.object(functional, "scaled_dot_product_attention", as_one_operator),
+        patch.object(catalogue, "_spelled_out", _catalogues),
+        huggingface_attention(),
+    ):
         yield
 
 
