@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from alpa_explore.errors import ProgramError
 from alpa_explore.programs.instruction import Box, Collective, Free, Instruction, Receive, Send
 from alpa_explore.programs.program import Program, StageProgram
-from alpa_explore.schedules.simulator.check import check as check_schedule
+from alpa_explore.schedules.simulator.simulate import check as check_schedule
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."

@@ -5,7 +5,7 @@ order to read them:
 
     inputs/        what is traced: example inputs, fake parameters, losses, ONNX files
     joint_graph/   the joint graph of forward and backward, with source locations; errors while tracing
-    autocast/      regions of torch.autocast in a model, as written on every machine
+    autocast       regions of torch.autocast in a model, as written on every machine
     operators/     the nodes of the joint graph -> operators with phases -> TrainingGraph
     capture        `capture`: the steps above in order
     resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture

@@ -141,7 +141,7 @@ def captured_model(key: ModelKey) -> tuple[TrainingGraph, Structure]:
     """The graph of a model with few blocks, and the structure of the whole."""
     from alpa_explore.models.factory import make_inputs, make_module
     from alpa_explore.tracing.capture import capture
-    from alpa_explore.tracing.resizing.block_kinds import block_kinds
+    from alpa_explore.tracing.resizing.fewer_blocks import block_kinds
 
     module, inputs = make_module(key.config, "meta", 0), make_inputs(key.config, key.micro_batch, "meta", 0)
     blocks, name = block_kinds(module), type(key.config).__name__

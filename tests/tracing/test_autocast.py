@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 import alpa_explore as ax
 from alpa_explore.errors import CaptureError
-from alpa_explore.tracing.autocast import kernels
-from alpa_explore.tracing.autocast.regions import autocast_as_written
+from alpa_explore.tracing import autocast as kernels
+from alpa_explore.tracing.autocast import autocast_as_written
 from alpa_explore.tracing.evaluate import evaluate
 from tests.tracing.conftest import TinyGPT
 from tests.tracing.initial import initial_values

@@ -25,7 +25,7 @@ from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.sharding.tiling import Tiling, tiling
+from alpa_explore.sharding.spec import Tiling, tiling
 from alpa_explore.units import SMALL, printable
 
 WHOLE = "whole on each device"

@@ -18,8 +18,7 @@ suffices: dx = (dy − Σ dy·y)·y for y a softmax, dx = dy − exp(y)·Σ dy f
 cross-entropy runs over a divided vocabulary (Shoeybi et al. 2019, arXiv 1909.08053, §3).
 """
 
-from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from alpa_explore.graph import Argument, Ref, Symbol
 from alpa_explore.sharding.local.steps import LocalCall, Reduction, Shard, StepWriter, accumulator
@@ -156,15 +155,9 @@ _FOREIGN = -100
 """The target that a device with a shard of the classes ignores; no class has a negative number."""
 _NONE, _MEAN = 0, 1
 """torch's codes of the reductions: a loss per target, their mean; 2 is their sum."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Targets:
-    """The targets as a device reads them."""
-
-    local: Argument
-    """Relative to the device's first class; those of other devices and the ignored ones have the number `ignored`."""
-    ignored: Argument
+_Targets: TypeAlias = tuple[Argument, Argument]
+"""As a device reads them, relative to its first class, with a number for those of other devices and ignored ones;
+that number."""
 
 
 def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
@@ -178,14 +171,14 @@ def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
         return None
     own = _own_targets(shard, steps, 0, targets, ignored)
     if reduction == _NONE:
-        return steps.finish(steps.call_all(kind, (scores, own.local, weight, _NONE, own.ignored), {}, 2))
+        return steps.finish(steps.call_all(kind, (scores, own[0], weight, _NONE, own[1]), {}, 2))
     width = accumulator(dtype)
     loss = _nll_sum(steps, kind, own, width)
     if weight is None:
         counted = steps.call("aten.ne.Scalar", targets, ignored)
         local = steps.call("aten.sum.default", counted, dtype=Symbol("dtype", width))
     else:
-        weights = steps.call_all(kind, (scores, own.local, weight, 2, own.ignored), {}, 2)[1]
+        weights = steps.call_all(kind, (scores, own[0], weight, 2, own[1]), {}, 2)[1]
         local = steps.cast(weights, dtype, width)
     total = steps.all_reduce(local, axes)
     if reduction == _MEAN:
@@ -211,8 +204,8 @@ def nll_backward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     if not _divided(shard, 1):
         return None
     gradient, scores, targets, weight, reduction, ignored, total = steps.arguments
-    own = _own_targets(shard, steps, 1, targets, ignored)
-    arguments = (gradient, scores, own.local, weight, reduction, own.ignored, total)
+    local, left_out = _own_targets(shard, steps, 1, targets, ignored)
+    arguments = (gradient, scores, local, weight, reduction, left_out, total)
     return steps.finish([steps.call(shard.operator.kind, *arguments)])
 
 
@@ -223,7 +216,7 @@ def _divided(shard: Shard, scores: int) -> bool:
 
 def _own_targets(shard: Shard, steps: StepWriter, scores: int, targets: Argument, ignored: Argument) -> _Targets:
     if not _divided(shard, scores):
-        return _Targets(targets, ignored)
+        return targets, ignored
     count = shard.input_shape(scores)[_CLASSES]
     first = shard.block(shard.strategy.inputs[scores], _CLASSES) * count
     shifted = steps.call("aten.sub.Tensor", targets, first)
@@ -231,11 +224,11 @@ def _own_targets(shard: Shard, steps: StepWriter, scores: int, targets: Argument
     foreign = steps.call("aten.bitwise_or.Tensor", before, after)
     if cast(int, ignored) >= 0:  # a class; a negative number is foreign to every device already
         foreign = steps.call("aten.bitwise_or.Tensor", foreign, steps.call("aten.eq.Scalar", targets, ignored))
-    return _Targets(steps.call("aten.masked_fill.Scalar", shifted, foreign, _FOREIGN), _FOREIGN)
+    return steps.call("aten.masked_fill.Scalar", shifted, foreign, _FOREIGN), _FOREIGN
 
 
 def _nll_sum(steps: StepWriter, kind: str, own: _Targets, width: str) -> Ref:
     """The sum of the losses of the local targets, in dtype `width`."""
     scores, _, weight = steps.arguments[:3]
-    losses, _ = steps.call_all(kind, (scores, own.local, weight, _NONE, own.ignored), {}, 2)
+    losses, _ = steps.call_all(kind, (scores, own[0], weight, _NONE, own[1]), {}, 2)
     return steps.call("aten.sum.default", losses, dtype=Symbol("dtype", width))

@@ -32,7 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as library
 
 from alpa_explore.errors import CancelledError
-from alpa_explore.tracing.autocast.regions import autocast_as_written
+from alpa_explore.tracing.autocast import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
 from alpa_explore.tracing.joint_graph.calls.experts import whole_experts

@@ -32,7 +32,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from alpa_explore.models import decoder as catalogue
 from alpa_explore.tracing.attention import attention
-from alpa_explore.tracing.autocast.regions import lowered
+from alpa_explore.tracing.autocast import lowered
 
 _MASKS, _ATTENTION = "transformers.masking_utils", "transformers.modeling_utils"
 _FORMS = ("eager", "sdpa")
