@@ -120,14 +120,12 @@ class Shrunk:
 
     draft: Draft
     verdict: Verdict
-    trials: int
-    """How many drafts were tried."""
 
 
 def shrink(maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = tuning.TOLERANCE) -> Shrunk:
     """The smallest draft reached from `draft`, which failed with `verdict`, until no step or no time is left."""
     end = time.process_time() + tuning.SHRINKING_SECONDS
-    smallest = Shrunk(draft=draft, verdict=verdict, trials=0)
+    smallest = Shrunk(draft=draft, verdict=verdict)
 
     def fails(candidate: Draft) -> bool:
         nonlocal smallest
@@ -135,13 +133,12 @@ def shrink(maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = 
             return False
         try:
             found = try_draft(maker, candidate, tolerance)
-            smallest = replace(smallest, trials=smallest.trials + 1)
             if found.kind != verdict.kind:
                 return False
             candidate = replace(candidate, picks=_legal_picks(maker, candidate))
         except NoChoiceError:
             return False
-        smallest = replace(smallest, draft=candidate, verdict=found)
+        smallest = Shrunk(draft=candidate, verdict=found)
         return True
 
     def round_made_progress() -> bool:

@@ -2,7 +2,7 @@
 
 torch has a region end in nothing where its device is missing, and casts only tensors that are on it. A trace has CPU
 tensors on every machine, so here the innermost region says what is cast, whatever device it names: "cpu" by the rules
-of the CPU, another device by those of accelerators (`rules`). `enabled=False` and every dtype are as written.
+of the CPU, another device by those of accelerators (`registered`). `enabled=False` and every dtype are as written.
 
 A region that was made before the model is traced (a decorator, an attribute) is known to be disabled only by torch: by
 `enabled=False`, or because the machine that made it has no such device. Then the source of the decorated function says

@@ -152,7 +152,7 @@ def evaluate(
     """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
 
     With `rounded`, everything that an operator computes, rather than moves, goes through it. A mean loss divides by
-    the mean count of targets if `targets.with_counts` put it among the values.
+    the mean count of targets if `with_counts` put it among the values.
     """
     results = dict(values)
     device = next(iter(results.values())).device

@@ -2,8 +2,8 @@
 
     degrees             plan -> degrees, batch, recomputation, …, and the limits of such a form; the first step of all
     exported            what an export is: text, degrees and limits; the comment at its top; what PyTorch's share
-    megatron            a shell script for Megatron-LM (megatron_settings)
-    nemo                a Python config for Megatron-Bridge (megatron_settings)
+    megatron            a shell script for Megatron-LM; the settings of Megatron-Core
+    nemo                a Python config for Megatron-Bridge
     torchtitan          a Python config
     fsdp2               PyTorch code that trains (fsdp2_code.txt)
     torch_code          the DTensor placements of all tensors, as the plan has them

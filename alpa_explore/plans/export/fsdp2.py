@@ -183,14 +183,9 @@ def _model(plan: PlanValue, limits: Limits) -> _Model:
     recipe = plan.model.recipe
     config = entry(recipe).config if recipe is not None and is_reference(recipe) else None
     if isinstance(config, LlamaConfig):
-        parts = FAMILIES["decoder"]
-        if config.fused_projections:
-            parts = replace(parts, attention=False)
-        return _Model(
-            recipe=recipe, parts=parts, tied=config.tied, vocabulary=config.vocabulary, key_heads=config.key_heads
-        )
+        config = config.decoder
     if isinstance(config, DecoderConfig):
-        parts = replace(FAMILIES["decoder"], attention=config.latent is None)
+        parts = replace(FAMILIES["decoder"], attention=config.latent is None and not config.fused_projections)
         return _Model(
             recipe=recipe, parts=parts, tied=config.tied, vocabulary=config.vocabulary, key_heads=config.kv_heads
         )

@@ -1,7 +1,7 @@
 """Two plans compared: their settings, their headline figures, and the operators that they cut differently.
 
 An operator is cut alike where every device of its submesh holds the same piece of each input and output, whatever the
-specs are called (see `sharding.tiling`); the place of the submesh in the cluster does not matter. On submeshes of
+specs are called (see `sharding.spec`); the place of the submesh in the cluster does not matter. On submeshes of
 different shape no device corresponds to another, so the same pieces in another order are the same cut, on other
 devices. An operator that every device runs whole is whole everywhere. Operators are matched by the names that capture
 gives them; those that only one of the plans has, or whose specs one of them does not know, are left out. Plans of
@@ -98,17 +98,6 @@ class CutOtherwise:
     """The same in the new plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutGroup:
-    """Operators of one kind that change from one cut to the same other one."""
-
-    op: str
-    phase: str
-    old: str
-    new: str
-    operators: tuple[CutOtherwise, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlanComparison:
     """The differences between `old` and `new`."""
@@ -131,16 +120,12 @@ class PlanComparison:
         return self.old.global_batch == self.new.global_batch
 
     @property
-    def groups(self) -> tuple[CutGroup, ...]:
+    def groups(self) -> tuple[tuple[CutOtherwise, ...], ...]:
         """`operators` by kind and by both cuts, the group with the most FLOPs first."""
         found: dict[tuple[str, str, str, str], list[CutOtherwise]] = {}
         for o in self.operators:
             found.setdefault((o.op, o.phase, o.old, o.new), []).append(o)
-        groups = [
-            CutGroup(op=op, phase=phase, old=old, new=new, operators=tuple(own))
-            for (op, phase, old, new), own in found.items()
-        ]
-        return tuple(sorted(groups, key=lambda g: (-sum(o.flops for o in g.operators), -len(g.operators))))
+        return tuple(sorted(map(tuple, found.values()), key=lambda g: (-sum(o.flops for o in g), -len(g))))
 
 
 def compare_plans(old: PlanValue, new: PlanValue) -> PlanComparison:

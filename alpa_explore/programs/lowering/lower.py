@@ -21,7 +21,7 @@ writes a buffer and another reads it, or copies of the model share the microbatc
 (`Program.frozen`).
 
 The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
-divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
+divides by the mean number of targets of all microbatches (`Count`, `tracing.evaluate`). Lowering decides nothing:
 `sharding.local` defines how an operator runs on a shard, and the resharding steps are those that were priced. Values
 are freed after their last use (`liveness`).
 """

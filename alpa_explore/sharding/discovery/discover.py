@@ -12,15 +12,24 @@ A split is accepted when the unchanged operator, run on shards of its inputs, pr
 
 The operator must run unchanged on a shard, because `sharding.local` changes no argument of an operator that it does not
 list. An operator that cannot be tested (random numbers, in-place writes, value-dependent shapes, no kernel) is
-replicated, with the reason. Values are computed in a child process (`child`): given shards whose shapes do not fit each
-other, some kernels write out of bounds.
+replicated, with the reason. Values are computed in a child process (`run_in_child`): given shards whose shapes do not
+fit each other, some kernels write out of bounds. A fork and not a new interpreter: operators that a notebook or a
+library registered exist in the child, and starting it takes milliseconds.
 """
 
+import faulthandler
 import itertools
+import os
+import signal
 import string
+import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
 import torch
 
@@ -28,7 +37,6 @@ from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.child import CrashError, run_in_child
 from alpa_explore.sharding.discovery.shapes import (
     Candidate,
     OperatorCall,
@@ -43,6 +51,66 @@ from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Coverage, Split
 from alpa_explore.tracing.symbols import overload
+
+
+class CrashError(Exception):
+    """The child died or ran out of time before it returned a result; `step` is the last step that it reported."""
+
+    def __init__(self, step: int | None, *, late: bool) -> None:
+        super().__init__("took too long" if late else "crashed")
+        self.step, self.late = step, late
+
+
+def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seconds: float) -> Any:
+    """What `function(report)` returns (pickled on its way); it calls report(step) before each step.
+
+    CrashError when the child dies or takes too long; RuntimeError with the text of what the function raised.
+    """
+    reading, writing = Pipe(duplex=False)
+    with warnings.catch_warnings():
+        # Python 3.12 warns about fork in a multi-threaded process. A lock that another thread holds at the fork would
+        # block the child for ever; the time limit ends that.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        reading.close()
+        _answer(function, writing)
+    writing.close()
+    deadline, step = time.monotonic() + limit_seconds, None
+    try:
+        while reading.poll(max(deadline - time.monotonic(), 0.0)):
+            message = reading.recv()
+            if isinstance(message, int):
+                step = message
+                continue
+            value, problem = message
+            if problem is not None:
+                raise RuntimeError(problem)
+            return value
+    except (EOFError, OSError) as error:  # it died, in the middle of a message maybe
+        raise CrashError(step, late=False) from error
+    finally:
+        reading.close()
+        os.kill(child, signal.SIGKILL)  # safe: the process id is not reused before waitpid
+        os.waitpid(child, 0)
+    raise CrashError(step, late=True)
+
+
+def _answer(function: Callable[[Callable[[int], None]], Any], writing: "Connection[Any, Any]") -> NoReturn:
+    """Everything that the child runs. Its stderr is discarded: glibc prints 'corrupted size …' when it aborts."""
+    code = 1
+    try:
+        faulthandler.disable()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        answer: tuple[Any, str | None]
+        try:
+            answer = (function(writing.send), None)
+        except Exception as error:  # the parent raises it: an exception itself may not survive pickling
+            answer = (None, f"{type(error).__name__}: {error}")
+        writing.send(answer)
+        code = 0
+    finally:
+        os._exit(code)  # skips the exit handlers inherited from the parent
 
 
 @torch.no_grad()

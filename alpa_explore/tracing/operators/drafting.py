@@ -1,4 +1,4 @@
-"""From the nodes of a joint graph to drafts of operators; nodes that compute nothing are folded away (`folding`).
+"""From the nodes of a joint graph to drafts of operators; nodes that compute nothing are folded away (`drafts.fold`).
 
 `getitem` nodes disappear, because an operator has several outputs. Small tensors written in the model's code become
 `constant.literal` operators, so that the graph holds their values.
