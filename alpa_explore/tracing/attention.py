@@ -49,10 +49,7 @@ def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") 
     return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
 
 
-@operator(
-    "zigzag(Tensor natural, int dim, int chunks) -> Tensor",
-    lambda natural, dim, chunks: natural.new_empty(natural.shape),
-)
+@operator(lambda natural, dim, chunks: natural.new_empty(natural.shape))
 def zigzag(natural: Tensor, dim: int, chunks: int) -> Tensor:
     """A tensor with the entries of `dim` in zig-zag order."""
     return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
@@ -64,10 +61,7 @@ def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, 
     return output * torch.exp(logsumexp - total).unsqueeze(-1), total
 
 
-@operator(
-    "sink_gradient(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
-    lambda gradient, output, logsumexp, sink: torch.empty_like(sink),
-)
+@operator(lambda gradient, output, logsumexp, sink: torch.empty_like(sink))
 def sink_gradient(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
     dtype = logsumexp.dtype
@@ -106,9 +100,9 @@ def _backward_shapes(
 
 
 @operator(
+    _shapes,
     f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor,"
     " Tensor)",
-    _shapes,
 )
 def attention(
     query: Tensor,
@@ -155,9 +149,9 @@ def attention(
 
 
 @operator(
+    _backward_shapes,
     "attention_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor"
     f" logsumexp, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-    _backward_shapes,
 )
 def attention_backward(
     gradient: Tensor,

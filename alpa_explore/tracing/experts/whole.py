@@ -47,9 +47,9 @@ def _empty(
 
 
 @operator(
+    lambda tokens, chosen, weights, matrices, biases, *options: _empty(tokens, chosen, matrices, options),
     "experts(Tensor tokens, Tensor chosen, Tensor weights, Tensor[] matrices, Tensor[] biases,"
     f" {GATE}, {_SHARD}) -> (Tensor, Tensor, Tensor)",
-    lambda tokens, chosen, weights, matrices, biases, *options: _empty(tokens, chosen, matrices, options),
 )
 def experts(
     tokens: Tensor, chosen: Tensor, weights: Tensor, matrices: Sequence[Tensor], biases: Sequence[Tensor], *options: Any
@@ -68,11 +68,11 @@ def experts(
 
 
 @operator(
-    "experts_backward(Tensor gradient, Tensor chosen, Tensor weights, Tensor rows, Tensor hidden, Tensor[] matrices,"
-    f" Tensor[] biases, {GATE}, {_SHARD}) -> Tensor[]",
     lambda gradient, chosen, weights, rows, hidden, matrices, biases, *options: like(
         gradient, weights, *matrices, *biases
     ),
+    "experts_backward(Tensor gradient, Tensor chosen, Tensor weights, Tensor rows, Tensor hidden, Tensor[] matrices,"
+    f" Tensor[] biases, {GATE}, {_SHARD}) -> Tensor[]",
 )
 def experts_backward(
     gradient: Tensor,
@@ -127,7 +127,7 @@ def _sent_shapes(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int
     return tokens.new_empty(chosen.numel(), width), counts, counts.new_empty(len(firsts))
 
 
-@operator("experts_sent(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)", _sent_shapes)
+@operator(_sent_shapes, "experts_sent(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)")
 def sent(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tuple[Tensor, Tensor, Tensor]:
     """(rows [R, width], counts [devices, own], rows for each device [devices]). `tokens` may also be [T, k], one value
     for each choice: rows [R, 1]."""
@@ -139,12 +139,12 @@ def sent(tokens: Tensor, chosen: Tensor, firsts: Sequence[int], own: int) -> tup
 
 
 @operator(
-    "experts_computed(Tensor arrived, Tensor counts, Tensor[] matrices, Tensor[] biases,"
-    f" {GATE}, bool last_bias) -> (Tensor, Tensor, Tensor)",
     lambda arrived, counts, matrices, biases, activation, layout, inputs_first, *_: (
         *like(arrived, arrived),
         arrived.new_empty(len(arrived), sum(m.shape[2 if inputs_first else 1] for m in matrices[:-1])),
     ),
+    "experts_computed(Tensor arrived, Tensor counts, Tensor[] matrices, Tensor[] biases,"
+    f" {GATE}, bool last_bias) -> (Tensor, Tensor, Tensor)",
 )
 def computed(
     arrived: Tensor, counts: Tensor, matrices: Sequence[Tensor], biases: Sequence[Tensor], *options: Any
@@ -158,9 +158,9 @@ def computed(
 
 
 @operator(
+    lambda gradient, weights, rows, hidden, counts, matrices, biases, *_: like(gradient, weights, *matrices, *biases),
     "experts_computed_backward(Tensor gradient, Tensor weights, Tensor rows, Tensor hidden, Tensor counts, Tensor[]"
     f" matrices, Tensor[] biases, {GATE}, bool last_bias) -> Tensor[]",
-    lambda gradient, weights, rows, hidden, counts, matrices, biases, *_: like(gradient, weights, *matrices, *biases),
 )
 def computed_backward(
     gradient: Tensor,
@@ -184,10 +184,10 @@ def computed_backward(
 
 
 @operator(
-    "experts_placed(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
     lambda rows, chosen, weights, firsts, own, summed: rows.new_empty(
         (len(chosen), rows.shape[1]) if summed else chosen.shape
     ),
+    "experts_placed(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
 )
 def put(rows: Tensor, chosen: Tensor, weights: Tensor | None, firsts: Sequence[int], own: int, summed: bool) -> Tensor:
     """[T, width], the sum over each token's experts, times `weights` [T, k] where given; not `summed`: [T, k] of rows
