@@ -10,11 +10,10 @@ from alpa_explore.sharding.rules.factors import (
     each_dim,
     each_plane,
     elementwise,
-    is_floating,
     kinds,
     pending_sum,
 )
-from alpa_explore.sharding.spec import REPLICATE
+from alpa_explore.sharding.spec import REPLICATE, is_floating
 
 
 def uniform(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
@@ -55,7 +54,7 @@ def linear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     Not through x + 1: every device would add the 1.
     """
     splits = elementwise(inputs, outputs)
-    passes = all(is_floating(t) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
+    passes = all(is_floating(t.dtype) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
     return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
 
 
@@ -67,7 +66,7 @@ def bilinear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     doubles the number of strategies.
     """
     splits = elementwise(inputs, outputs)
-    if not inputs or not is_floating(outputs[0]) or not is_floating(inputs[0]) or not _first_is_tensor(operator):
+    if not (inputs and is_floating(outputs[0].dtype) and is_floating(inputs[0].dtype) and _first_is_tensor(operator)):
         return splits
     scaled = len(inputs) == 1 or (inputs[1].elements == 1 and operator.inputs[0] != operator.inputs[1])
     return (*splits, *(pending_sum(inputs, outputs, (0,)) if scaled else ()))

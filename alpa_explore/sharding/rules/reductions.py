@@ -20,11 +20,10 @@ from alpa_explore.sharding.rules.factors import (
     each_other_dim,
     einsum,
     elementwise,
-    is_floating,
     kinds,
     pending_sum,
 )
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.sharding.strategy import NUMBER_BYTES, Split, all_reduced
 
 
@@ -117,7 +116,7 @@ def _reduce(operator: Operator, inputs: Tensors, outputs: Tensors, *, adds: bool
 
 def summation(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """sum: linear."""
-    passes = is_floating(inputs[0])
+    passes = is_floating(inputs[0].dtype)
     return (*_reduce(operator, inputs, outputs, adds=True), *(pending_sum(inputs, outputs) if passes else ()))
 
 
