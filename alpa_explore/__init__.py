@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from alpa_explore.runtime.launch import launch as launch
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.runtime.verify import verify_interpreted as verify_interpreted
-    from alpa_explore.sharding.coverage import coverage as coverage
+    from alpa_explore.sharding.splits import coverage as coverage
     from alpa_explore.sharding.zigzag import in_zigzag_order as in_zigzag_order
     from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
@@ -72,7 +72,7 @@ _HOME = {
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
     "capture_batches": "alpa_explore.tracing.batches",
-    "coverage": "alpa_explore.sharding.coverage",
+    "coverage": "alpa_explore.sharding.splits",
     "exercise": "alpa_explore.course",
     "export": "alpa_explore.questions.exported",
     "frontier": "alpa_explore.questions.frontier",

@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     model = chosen_model(options)  # report an unknown name before torch is imported
 
     from alpa_explore.planner.microbatch_graph import microbatch_graph
-    from alpa_explore.sharding.coverage import coverage
+    from alpa_explore.sharding.splits import coverage
 
     graph = microbatch_graph(model.reference, model.num_microbatches)
     records = coverage(graph)

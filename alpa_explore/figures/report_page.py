@@ -13,12 +13,11 @@ from alpa_explore.figures.comparisons.compare import compare_figure, compare_tab
 from alpa_explore.figures.html_page import Section, escaped, html_page
 from alpa_explore.figures.page import page_sections
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.compare import settings_in_words
+from alpa_explore.plans.report.compare import change_text, settings_in_words, tried_table
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading, sentence
-from alpa_explore.plans.report.tried import change_text, tried_table
 
 _TABLE_NOTE = "The plans in the order in which they were tried; press a heading to sort. What differs from the chosen "
 _TABLE_NOTE += "plan is bold; settings that all plans share are below the figures."

@@ -133,7 +133,7 @@ class Operator:
     """Where software computes it in a lower precision; its price alone, never its result, depends on it."""
     forward: int | None = None
     discovered: object = field(default=None, repr=False)
-    """`sharding.strategy.DiscoveredSplits` of an operator without a rule; None before that pass, and with a rule."""
+    """`sharding.strategy.Coverage` of an operator without a rule; None before that pass, and with a rule."""
     module: str = ""
     """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""
     source: str = ""
@@ -167,6 +167,17 @@ def mapped(argument: Any, change: Callable[[Any], Any]) -> Any:
 def tensor_refs(argument: Argument) -> tuple[int, ...]:
     """The tensor indices inside an argument, in order of appearance."""
     return tuple(part.tensor for part in leaves(argument) if isinstance(part, Ref))
+
+
+def permutation(kind: str, arguments: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """The dims of a call of t, transpose or permute in the form of permute."""
+    if kind == "aten.permute.default":
+        return tuple(dim % rank for dim in arguments[1])
+    order = list(range(rank))
+    if rank > 1:
+        first, second = (0, 1) if kind == "aten.t.default" else (dim % rank for dim in arguments[1:3])
+        order[first], order[second] = order[second], order[first]
+    return tuple(order)
 
 
 def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> tuple[object, ...]:

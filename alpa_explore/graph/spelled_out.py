@@ -20,7 +20,7 @@ _GROUPED = frozenset(
     {"aten._grouped_mm", "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward"}
 )
 _NAMED = 2
-"""Modules that the warning names."""
+"""Modules that a warning names."""
 
 
 def unrecognised_experts_warnings(graph: TrainingGraph) -> tuple[str, ...]:
@@ -46,8 +46,6 @@ def _row_bytes(graph: TrainingGraph, product: Operator) -> int:
 
 
 _SOFTMAX = frozenset({"aten._softmax.default", "aten._safe_softmax.default"})
-_SHOWN = 2
-"""Modules that the warning names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def spelled_out_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     if not found or (graph.recipe is not None and ":" not in graph.recipe):
         return ()
     modules = tuple(dict.fromkeys(one.module or "the model itself" for one in found))
-    shown = ", ".join(modules[:_SHOWN]) + (", …" if len(modules) > _SHOWN else "")
+    shown = ", ".join(modules[:_NAMED]) + (", …" if len(modules) > _NAMED else "")
     places = f"{len(found):,} times" if len(found) > 1 else "once"
     written = units.bytes_(sum(one.score_bytes for one in found))
     return (

@@ -1,9 +1,12 @@
-"""Layers: runs of forward operators. A backward operator belongs to the layer of its forward operator."""
+"""Layers: runs of forward operators, with boundaries from clustering or given by the user. A backward operator belongs
+to the layer of its forward operator.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
+from alpa_explore.errors import LayeringError, nearest_names
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering.crossing import crossings_of, produced_bytes
 
@@ -59,3 +62,76 @@ def make_layers(graph: TrainingGraph, cuts: Sequence[int]) -> Layering:
         for index, (start, stop, cut_bytes) in enumerate(zip(starts, stops, made, strict=True))
     )
     return Layering(layers=tuple(layers))
+
+
+_WHAT = "The layer boundaries are not valid"
+
+
+def manual_layers(graph: TrainingGraph, boundaries: Sequence[int | str]) -> Layering:
+    """The layering in which a layer begins at position 0 and at each of `boundaries`.
+
+    A boundary is a position in `graph.forward_operators` (17 or "17"), the name of a forward operator, or the path of a
+    module ("transformer.h.6", or its end "h.6" if that is unambiguous), meaning its first operator.
+    Position 0 may be given and changes nothing. LayeringError: an unknown or ambiguous boundary, a position outside
+    the graph, boundaries that do not ascend.
+    """
+    places = [_position(graph, boundary) for boundary in boundaries]
+    for (earlier, a), (later, b) in pairwise(zip(boundaries, places, strict=True)):
+        if b <= a:
+            raise LayeringError(
+                _WHAT,
+                found=f"{later!r} (operator {b}) does not come after {earlier!r} (operator {a})",
+                remedy="Give the boundaries in the order of the forward pass, each once.",
+            )
+    return make_layers(graph, [place for place in places if place > 0])
+
+
+def _position(graph: TrainingGraph, boundary: int | str) -> int:
+    if isinstance(boundary, str):
+        operators = graph.forward_operators
+        named = [place for place, operator in enumerate(operators) if operator.name == boundary]
+        if named:
+            return named[0]
+        modules = _modules(graph, boundary)
+        if len(modules) == 1:
+            return next(iter(modules.values()))
+        if modules:
+            raise LayeringError(
+                _WHAT,
+                found=f"{boundary!r} could be " + " or ".join(repr(path) for path in modules),
+                remedy="Give the whole path of the module.",
+            )
+        if not boundary.isdecimal():
+            names = {operator.name for operator in operators} | set(_paths(graph))
+            raise LayeringError(
+                _WHAT,
+                found=f"no forward operator and no module is called {boundary!r}",
+                remedy=nearest_names(boundary, names),
+            )
+        boundary = int(boundary)
+    count = len(graph.forward_operators)
+    if not 0 <= boundary < count:
+        raise LayeringError(
+            _WHAT,
+            found=f"position {boundary} in a graph of {count} forward operators",
+            remedy=f"Give positions from 0 to {count - 1}.",
+        )
+    return boundary
+
+
+def _paths(graph: TrainingGraph) -> dict[str, int]:
+    """Path of every module that has forward operators, its parents included -> position of its first operator."""
+    positions: dict[str, int] = {}
+    for place, operator in enumerate(graph.forward_operators):
+        parts = operator.module.split(".") if operator.module else []
+        for length in range(1, len(parts) + 1):
+            positions.setdefault(".".join(parts[:length]), place)
+    return positions
+
+
+def _modules(graph: TrainingGraph, boundary: str) -> dict[str, int]:
+    """The modules that `boundary` may mean: the one with exactly that path, else those whose path ends in it."""
+    paths = _paths(graph)
+    if boundary in paths:
+        return {boundary: paths[boundary]}
+    return {path: place for path, place in paths.items() if path.endswith("." + boundary)}

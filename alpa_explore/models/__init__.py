@@ -6,8 +6,8 @@ Importing this package does not import torch; `build` does. In the order to read
     catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
     transformer   what the decoders share: modules of GPT and the mixture of experts, rotary positions, the loss
     routed_experts   experts that a router chooses for every token: the function that models call
-    gpt, moe, wide_resnet, mlp   one architecture each; of gpt the paper's, which spells attention out, and a
-                                        fused one
+    gpt, moe, classifiers   GPT (the paper's, which spells attention out, and a fused one), the mixture of experts,
+                            Wide-ResNet and an MLP
     decoder       Llama, Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one decoder with options
     images        the vision transformer and the diffusion transformer
     huggingface   models of the transformers package from a config.json

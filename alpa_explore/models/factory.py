@@ -5,6 +5,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from alpa_explore.models.classifiers import MLP, WideResNet
 from alpa_explore.models.configs import (
     DecoderConfig,
     DiTConfig,
@@ -21,9 +22,7 @@ from alpa_explore.models.decoder import Decoder
 from alpa_explore.models.gpt import GPT, FusedGPT
 from alpa_explore.models.huggingface import make_huggingface, make_huggingface_inputs
 from alpa_explore.models.images import DiT, ViT
-from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
-from alpa_explore.models.wide_resnet import WideResNet
 
 Inputs: TypeAlias = tuple[Tensor, ...] | dict[str, Tensor]
 DIFFUSION_STEPS = 1000

@@ -18,7 +18,7 @@ Modules and rooms, lowest first; each imports only what stands above it in this 
 
 A plan is never changed in place. Nothing here plans, draws, or runs anything: no `planner`, `figures` or `runtime`.
 
-Concepts that others use: CutGroup, Exported, Found, HeadlineFigure, ModelSummary, NoPlan, Plan, PlanComparison,
+Concepts that others use: CutOtherwise, Exported, Found, HeadlineFigure, ModelSummary, NoPlan, Plan, PlanComparison,
 PlanDegrees, PlanLayer, PlanOperator, PlanOptions, PlanStage, PlanValue, PlannedOperators, PricedAgain, Row,
 StageDegrees, TriedMicrobatches.
 """

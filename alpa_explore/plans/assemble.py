@@ -35,7 +35,7 @@ from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.plans.timeline import Shares, layer_shares
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.sharding.coverage import replicated_warnings
+from alpa_explore.sharding.splits import replicated_warnings
 
 _CLOSE = 2e-3
 """How much longer an iteration may take with the shares of other stages, for it to be simulated with its own.

@@ -1,7 +1,7 @@
 """A solved stage as records: for every operator its strategy, its specs, and the collectives on its inputs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -62,11 +62,11 @@ def _described_operator(
     graph, node, choice = problem.stage.layered.graph, problem.nodes[index], choices[index]
     assert node.priced is not None, "only operators are described"
     update = node.kind is NodeKind.UPDATE
-    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    operator = node_operator(problem, node)
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-    collectives, axis_seconds, hidden = _communication(problem, model, incoming, choices)
+    collectives, axis_seconds, (stored, behind, once) = _communication(problem, model, incoming, choices)
     copies = problem.model.copies if update else 1
     if copies > 1:
         gradient, places = graph.tensors[graph.parameters[node.subject].gradient], node.priced.input_specs[1]
@@ -106,9 +106,9 @@ def _described_operator(
         gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
         optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
         axis_seconds=tuple(axis_seconds),
-        stored_seconds=hidden.stored,
-        hidden_seconds=hidden.axes,
-        hidden_once_seconds=hidden.once,
+        stored_seconds=stored,
+        hidden_seconds=behind,
+        hidden_once_seconds=once,
         input_names=tuple(graph.tensors[t].name for t in operator.inputs),
         input_shapes=tuple(graph.tensors[t].shape for t in operator.inputs),
         collective_tensors=tuple(c.tensor for c in collectives),
@@ -156,15 +156,18 @@ def node_tensor(problem: StageProblem, node: Node) -> int:
     return parameter.gradient if node.kind is NodeKind.ACCUMULATOR else parameter.tensor
 
 
+def node_operator(problem: StageProblem, node: Node) -> Operator:
+    """The operator of a node that chooses a strategy; of an update that of its parameter."""
+    graph = problem.stage.layered.graph
+    return graph.operators[graph.parameters[node.subject].update if node.kind is NodeKind.UPDATE else node.subject]
+
+
 def node_name(problem: StageProblem, node: Node) -> str:
     """The name of a node in a plan: that of its operator, source tensor or parameter."""
     graph = problem.stage.layered.graph
-    if node.kind is NodeKind.OPERATOR:
-        return graph.operators[node.subject].name
-    if node.kind is NodeKind.SOURCE:
-        return graph.tensors[node.subject].name
-    parameter = graph.parameters[node.subject]
-    return graph.operators[parameter.update].name if node.kind is NodeKind.UPDATE else parameter.name
+    if node.kind not in TENSOR_NODES:
+        return node_operator(problem, node).name
+    return (graph.tensors if node.kind is NodeKind.SOURCE else graph.parameters)[node.subject].name
 
 
 def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
@@ -209,12 +212,8 @@ class _Collective(NamedTuple):
     line: str
 
 
-class _Hidden(NamedTuple):
-    """What runs behind computing, as the fields of `PlanOperator`."""
-
-    stored: tuple[float, ...]
-    axes: tuple[float, ...]
-    once: float
+_Hidden: TypeAlias = tuple[tuple[float, ...], tuple[float, ...], float]
+"""What runs behind computing: `stored_seconds`, `hidden_seconds` and `hidden_once_seconds` of `PlanOperator`."""
 
 
 def _communication(
@@ -265,7 +264,7 @@ def _communication(
             when += f", {units.seconds(hides)} of it hidden"
         line = f"{tensor.name}: {specs}, {', then '.join(steps)}{when}"
         collectives.append(_Collective(tensor.name, _kinds(path), seconds, line))
-    hidden = _Hidden(tuple(stored) if any(stored) else (), tuple(behind) if any(behind) else (), once)
+    hidden = tuple(stored) if any(stored) else (), tuple(behind) if any(behind) else (), once
     return collectives, axis_seconds, hidden
 
 

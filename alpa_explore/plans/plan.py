@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpa_explore.arguments import checked
+from alpa_explore.plans.file.document import save_plan
 from alpa_explore.plans.file.read import read_plan
-from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.value import PlanValue
 

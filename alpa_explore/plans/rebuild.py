@@ -18,11 +18,11 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.intra_op.stage.stage_problem import Node, StageProblem
 from alpa_explore.layering.layers import make_layers
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.recipe import build_from_recipe
-from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
+from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_operator, node_specs, node_tensor
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import ModelSummary, PlanStage
 from alpa_explore.plans.stage_details import StageDetails
@@ -201,8 +201,7 @@ def _choices_by_specs(stage: PlanStage, problem: StageProblem) -> Choices:
 def _strategies_by_specs(problem: StageProblem, node: Node) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]]:
     """(specs of the inputs, specs of the outputs), rendered as in a plan -> the strategies of an operator."""
     graph = problem.stage.layered.graph
-    update = node.kind is NodeKind.UPDATE
-    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    operator = node_operator(problem, node)
     ranks = [[len(graph.tensors[t].shape) for t in side] for side in (operator.inputs, operator.outputs)]
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for number, strategy in enumerate(_strategies(node)):

@@ -3,7 +3,7 @@
 - Every value is written before it is read, not read after it is freed, and freed before its microbatch ends.
 - Every message that is sent is received, with boxes of the same shape.
 - The ranks of a collective reach it in the same order, so that no task deadlocks: each task is simulated on all of its
-  ranks with instructions that only wait. Deadlocks between tasks are excluded by `schedules.simulator.check`: whatever
+  ranks with instructions that only wait. Deadlocks between tasks are excluded by `simulate.check` of schedules: what
   a task receives is sent by a task that precedes it. The updates of all stages are simulated as one task.
 """
 
@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from alpa_explore.errors import ProgramError
 from alpa_explore.programs.program import Box, Collective, Free, Instruction, Program, Receive, Send, StageProgram
-from alpa_explore.schedules.simulator.check import check as check_schedule
+from alpa_explore.schedules.simulator.simulate import check as check_schedule
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."

@@ -19,7 +19,7 @@ from alpa_explore.plans.export.export import export as exported_text
 from alpa_explore.plans.export.exported import Exported
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import graph_of
-from alpa_explore.plans.report.tried import reason_of
+from alpa_explore.plans.report.compare import reason_of
 from alpa_explore.schedules.catalog import INTERLEAVED
 
 _ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")

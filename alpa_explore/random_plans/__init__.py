@@ -8,8 +8,7 @@ Read in this order:
     choose     a strategy for every node of a sharding problem: at random, by roles, or after a draft
     plan_maker draft -> `Plan`, with captured graphs and costs kept
     draw       a random draft for a seed and a number
-    trial      a draft is run by the interpreter, and compared
-    shrink     a failing draft -> a small one that still fails
+    shrink     a draft is run by the interpreter, and compared; a failing draft -> a small one that still fails
     campaign   many drafts on forked processes, failures as plan files
 
 The planner chooses optima, which exercise few of the strategies and reshardings that the rules allow. A random plan

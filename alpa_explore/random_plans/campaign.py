@@ -30,8 +30,7 @@ from alpa_explore.random_plans.draft import Draft
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.plan_maker import shared_maker
-from alpa_explore.random_plans.shrink import Shrunk, shrink
-from alpa_explore.random_plans.trial import Verdict, try_draft
+from alpa_explore.random_plans.shrink import Shrunk, Verdict, shrink, try_draft
 from alpa_explore.runtime.folder import make_folder, release_folder
 from alpa_explore.runtime.verify import verify
 

@@ -14,7 +14,7 @@ from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import NoChoiceError
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.plans.describe import TENSOR_NODES, node_specs, node_tensor
+from alpa_explore.plans.describe import TENSOR_NODES, node_operator, node_specs, node_tensor
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Pick, Picks, Subject
 from alpa_explore.sharding.spec import REPLICATE
@@ -131,9 +131,7 @@ def tensors_of(problem: StageProblem, node: Node) -> tuple[tuple[int, ...], tupl
     """The tensors whose specs a pick names: those that a node reads, those that it writes."""
     if node.kind in TENSOR_NODES:
         return (), (node_tensor(problem, node),)
-    graph = problem.stage.layered.graph
-    update = node.kind is NodeKind.UPDATE
-    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    operator = node_operator(problem, node)
     return operator.inputs, operator.outputs
 
 

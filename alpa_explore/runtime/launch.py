@@ -21,7 +21,7 @@ from alpa_explore.errors import AlpaExploreError, CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.written import carried, listed, unwritten
 from alpa_explore.models.recipe import check_recipe
-from alpa_explore.plans.file.write import save_plan
+from alpa_explore.plans.file.document import save_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check

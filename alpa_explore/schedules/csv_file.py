@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from alpa_explore.errors import ScheduleError
-from alpa_explore.schedules.simulator.check import check
+from alpa_explore.schedules.simulator.simulate import check
 from alpa_explore.schedules.task import LETTERS, Action, Schedule, Task, schedule_of
 from alpa_explore.store.read import read_table
 

@@ -1,7 +1,7 @@
 """Splits of a scan: the ways in which one mesh axis can divide the operators of its body, in every step alike.
 
 What is carried must keep its placement from step to step, and no device may need another one in the middle of a step:
-then a scan on shards is a scan whose body runs on shards (`local.scan`). Starting from a dim of a tensor that is
+then a scan on shards is a scan whose body runs on shards (`local.local_call`). Starting from a dim of a tensor that is
 carried or stacked, every operator of the body takes a split of its own rule, or none, that agrees with those before it;
 sums may be pending only where they leave the scan. Samples, and channels of a step that is elementwise, are found so.
 """

@@ -120,15 +120,6 @@ def _checked(spec_constraints: Iterable[SpecConstraint]) -> tuple[SpecConstraint
     return ordered
 
 
-def read_constraints(body: Iterable[Mapping[str, str]]) -> tuple[SpecConstraint, ...]:
-    """Spec constraints from a plan file that satisfies the schema."""
-    return tuple(
-        sorted(
-            SpecConstraint(operator=row["operator"], kind=ConstraintKind(row["kind"]), spec=row["spec"]) for row in body
-        )
-    )
-
-
 def fault_of(spec_constraints: Iterable[SpecConstraint]) -> str | None:
     """The fault in the spec constraints, independently of the model; None if there is none."""
     pinned: dict[str, str] = {}

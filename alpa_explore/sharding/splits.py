@@ -1,29 +1,21 @@
 """The splits of an operator: from its rule, else from discovery, else none.
 
-Discovery is a pass over a captured graph: all that comes after it reads what an operator carries.
+Discovery is a pass over a captured graph: all that comes after it reads what an operator carries. `coverage` says how
+the operators of a graph are covered: by a rule, by discovery, or not at all.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from alpa_explore import units
+from alpa_explore.arguments import checked
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
-from alpa_explore.graph.counts import is_matrix_product
+from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.rules import HEAVY
 from alpa_explore.sharding.scans import rule_of
-from alpa_explore.sharding.strategy import DiscoveredSplits, Split
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The splits of an operator and where they come from."""
-
-    splits: tuple[Split, ...]
-    heavy: bool
-    """Whether its work must not be replicated along a mesh axis that could divide it."""
-    how: str
-    """'rule'; 'discovered' when the kind has no rule and running the operator established splits; else 'replicated'."""
-    reason: str = ""
-    """Why it is replicated; empty otherwise."""
+from alpa_explore.sharding.strategy import Coverage
 
 
 def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
@@ -34,11 +26,8 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
         inputs = tuple(tensors[t] for t in operator.inputs)
         outputs = tuple(tensors[t] for t in operator.outputs)
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
-    discovered = operator.discovered
-    assert isinstance(discovered, DiscoveredSplits), f"{operator.kind} has no rule, and discovery has not run"
-    if not discovered.splits:
-        return Coverage((), False, "replicated", discovered.reason)
-    return Coverage(discovered.splits, is_matrix_product(operator.kind), "discovered")
+    assert isinstance(operator.discovered, Coverage), f"{operator.kind} has no rule, and discovery has not run"
+    return operator.discovered
 
 
 def with_discovered_splits(graph: TrainingGraph) -> TrainingGraph:
@@ -53,4 +42,73 @@ def with_discovered_splits(graph: TrainingGraph) -> TrainingGraph:
         operators=tuple(
             o if rule_of(o.kind) else replace(o, discovered=discover(o, graph.tensors)) for o in graph.operators
         ),
+    )
+
+
+_ORDER = ("replicated", "discovered", "rule")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCoverage:
+    """The operators of one kind that are covered in the same way."""
+
+    kind: str
+    """'aten.mm.default', …"""
+    how: str
+    """'rule'; 'discovered' by running the operator; 'replicated': every device computes all of it."""
+    count: int
+    """Number of these operators in the graph."""
+    flops: int
+    """FLOPs of all of them, for one microbatch."""
+    flops_share: float
+    """Their share of the FLOPs of the whole graph, 0 … 1."""
+    factors: tuple[str, ...]
+    """Names of their factors (the loop dims that can be divided); 'sum' is a pending sum that passes through."""
+    reason: str
+    """Why they are replicated; empty otherwise."""
+
+
+@checked("graph")
+def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
+    """A record for each operator kind of `graph` (several where coverage depends on shapes), replicated kinds first."""
+    graph = with_discovered_splits(graph)
+    coverage_by_signature: dict[tuple[object, ...], Coverage] = {}
+    factors: dict[tuple[str, str, str], dict[str, None]] = {}
+    counts: dict[tuple[str, str, str], int] = {}
+    flops: dict[tuple[str, str, str], int] = {}
+    for operator in graph.operators:
+        signature = operator_signature(operator, graph.tensors)
+        if signature not in coverage_by_signature:
+            coverage_by_signature[signature] = splits_for(operator, graph.tensors)
+        operator_coverage = coverage_by_signature[signature]
+        key = (operator.kind, operator_coverage.how, operator_coverage.reason)
+        factors.setdefault(key, {}).update(dict.fromkeys(s.factor for s in operator_coverage.splits))
+        counts[key] = counts.get(key, 0) + 1
+        flops[key] = flops.get(key, 0) + operator.flops
+    total = sum(flops.values()) or 1
+    records = [
+        KindCoverage(
+            kind=kind,
+            how=how,
+            count=counts[kind, how, reason],
+            flops=flops[kind, how, reason],
+            flops_share=flops[kind, how, reason] / total,
+            factors=tuple(factors[kind, how, reason]),
+            reason=reason,
+        )
+        for kind, how, reason in counts
+    ]
+    return tuple(sorted(records, key=lambda r: (_ORDER.index(r.how), -r.flops, r.kind, r.reason)))
+
+
+def replicated_warnings(graph: TrainingGraph) -> tuple[str, ...]:
+    """A sentence for each operator kind of `graph` that is replicated because it has neither a rule nor discovered
+    splits."""
+    if all(rule_of(operator.kind) for operator in graph.operators):
+        return ()
+    return tuple(
+        f"{r.kind} has no sharding rule and is replicated ({r.count:,} operator{'s' if r.count > 1 else ''}, "
+        f"{units.percent(r.flops_share)} of the FLOPs): {r.reason}."
+        for r in coverage(graph)
+        if r.how == "replicated"
     )

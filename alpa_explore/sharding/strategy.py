@@ -76,12 +76,16 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoveredSplits:
-    """The splits that running an operator without a rule established (`sharding.discovery`)."""
+class Coverage:
+    """The splits of an operator and where they come from."""
 
     splits: tuple[Split, ...]
+    heavy: bool
+    """Whether its work must not be replicated along a mesh axis that could divide it."""
+    how: str
+    """'rule'; 'discovered' when the kind has no rule and running the operator established splits; else 'replicated'."""
     reason: str = ""
-    """Why there are no splits; empty otherwise."""
+    """Why it is replicated; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

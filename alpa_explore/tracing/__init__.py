@@ -5,7 +5,7 @@ order to read them:
 
     inputs/        what is traced: example inputs, fake parameters, losses, ONNX files
     joint_graph/   the joint graph of forward and backward, with source locations; errors while tracing
-    autocast/      regions of torch.autocast in a model, as written on every machine
+    autocast       regions of torch.autocast in a model, as written on every machine
     operators/     the nodes of the joint graph -> operators with phases -> TrainingGraph
     capture        `capture`: the steps above in order
     resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture
@@ -17,8 +17,7 @@ order to read them:
     attention_blocks   attention to a block of the keys at a time, merged
     symbols        arguments of ATen calls as frozen values and back
     aten           ATen calls as Operators and back; running an Operator on real tensors
-    evaluate       running a whole graph on real tensors
-    targets        mean losses over targets that are counted over all microbatches
+    evaluate       running a whole graph on real tensors; mean losses over targets of all microbatches
     optimizers, cancelling   the optimizers that a plan can have; cancelling a capture
 
 A model that repeats blocks is captured with a few periods of them and unrolled: a catalogue model by `periods`

@@ -3,9 +3,7 @@
     scores = scale · q kᵀ + mask      logsumexp = log Σ exp(scores)      p = exp(scores − logsumexp)      output = p v
     dv = pᵀ dy      ds = p ∘ (dy vᵀ − Σ dy ∘ output)      dq = scale · ds k      dk = scale · dsᵀ q
 
-With `softcap` c, c · tanh(scale · q kᵀ / c) is in place of the product (Gemma 2, arXiv 2408.00118). A `sink` is a logit
-of each query head, [hq], that joins in the logsumexp and has no value (GPT-OSS): of the formulas only that of the
-logsumexp changes, and its own gradient is a sum over the outputs' gradients (`attention_sinks`).
+With `softcap` c, c · tanh(scale · q kᵀ / c) is in place of the product (Gemma 2, arXiv 2408.00118).
 
 `torch.ops.alpa_explore.attention` and `attention_backward` exist once this module is imported. The forward pass keeps
 only output and logsumexp, from which the backward pass forms p again: Dao et al., "FlashAttention: Fast and
@@ -21,7 +19,8 @@ natural order.
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
 in 0 … 1), so that forward and backward pass agree however each is divided.
 
-A sink is a logit of each query head that joins in the softmax of its queries and has no value (GPT-OSS):
+A `sink` is a logit of each query head, [hq], that joins in the softmax of its queries and has no value (GPT-OSS); of
+the formulas above only that of the logsumexp changes:
 
     logsumexp' = log(exp(logsumexp) + exp(sink))      output' = output · exp(logsumexp − logsumexp')
     dsink = − Σ exp(sink − logsumexp') · Σ dy ∘ output'      over samples and queries
@@ -50,10 +49,7 @@ def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") 
     return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
 
 
-@operator(
-    "zigzag(Tensor natural, int dim, int chunks) -> Tensor",
-    lambda natural, dim, chunks: natural.new_empty(natural.shape),
-)
+@operator(lambda natural, dim, chunks: natural.new_empty(natural.shape))
 def zigzag(natural: Tensor, dim: int, chunks: int) -> Tensor:
     """A tensor with the entries of `dim` in zig-zag order."""
     return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
@@ -65,10 +61,7 @@ def with_sink(output: Tensor, logsumexp: Tensor, sink: Tensor) -> tuple[Tensor, 
     return output * torch.exp(logsumexp - total).unsqueeze(-1), total
 
 
-@operator(
-    "sink_gradient(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
-    lambda gradient, output, logsumexp, sink: torch.empty_like(sink),
-)
+@operator(lambda gradient, output, logsumexp, sink: torch.empty_like(sink))
 def sink_gradient(gradient: Tensor, output: Tensor, logsumexp: Tensor, sink: Tensor) -> Tensor:
     """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
     dtype = logsumexp.dtype
@@ -107,9 +100,9 @@ def _backward_shapes(
 
 
 @operator(
+    _shapes,
     f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor,"
     " Tensor)",
-    _shapes,
 )
 def attention(
     query: Tensor,
@@ -156,9 +149,9 @@ def attention(
 
 
 @operator(
+    _backward_shapes,
     "attention_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor"
     f" logsumexp, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-    _backward_shapes,
 )
 def attention_backward(
     gradient: Tensor,

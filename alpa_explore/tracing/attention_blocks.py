@@ -14,16 +14,12 @@ from torch import Tensor
 from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads
 from alpa_explore.tracing.custom import operator, wide
 
-_OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns, int before=0, int window=0, float softcap=0."
-
 
 @operator(
-    "attention_block(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
-    f" {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
     lambda query, key, value, *_: (
         rows_of_heads(query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))),
         query.new_empty(query.shape[:-1], dtype=wide(query.dtype)),
-    ),
+    )
 )
 def attention_block(
     query: Tensor,
@@ -71,13 +67,11 @@ def attention_block(
 
 
 @operator(
-    "attention_block_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output,"
-    f" Tensor logsumexp, Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
     lambda gradient, query, key, value, *_: (
         rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype))),
         rows_of_heads(torch.empty_like(key)),
         rows_of_heads(torch.empty_like(value)),
-    ),
+    )
 )
 def attention_block_backward(
     gradient: Tensor,

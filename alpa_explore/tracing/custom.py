@@ -14,13 +14,16 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 Function = Callable[..., Any]
 
 
-def operator(schema: str, shapes: Function) -> Callable[[Function], CustomOpDef]:
-    """A function as the operator of a schema, 'NAME(Tensor x, …) -> …'; `shapes` makes empty tensors like its results
-    from its arguments."""
-    name, _, rest = schema.partition("(")
+def operator(shapes: Function, schema: str | None = None) -> Callable[[Function], CustomOpDef]:
+    """A function as the operator of its name; `shapes` makes empty tensors like its results from its arguments.
+
+    `schema`, 'NAME(Tensor x, …) -> …': where name and annotations of the function do not say it.
+    """
 
     def registered(function: Function) -> CustomOpDef:
-        made = torch.library.custom_op(f"alpa_explore::{name}", function, mutates_args=(), schema=f"({rest}")
+        name, bracket, rest = (schema or function.__name__).partition("(")
+        signature = bracket + rest or None
+        made = torch.library.custom_op(f"alpa_explore::{name}", function, mutates_args=(), schema=signature)
         made.register_fake(shapes)
         return made
 

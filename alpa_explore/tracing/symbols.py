@@ -43,17 +43,6 @@ def frozen(value: Any, of_node: Callable[[fx.Node], Any]) -> Any:
     return symbol
 
 
-def permutation(kind: str, arguments: Sequence[Any], rank: int) -> tuple[int, ...]:
-    """The dims of a call of t, transpose or permute in the form of permute."""
-    if kind == "aten.permute.default":
-        return tuple(dim % rank for dim in arguments[1])
-    order = list(range(rank))
-    if rank > 1:
-        first, second = (0, 1) if kind == "aten.t.default" else (dim % rank for dim in arguments[1:3])
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
-
-
 def from_symbol(symbol: Symbol) -> object:
     """The torch constant that a Symbol stands for."""
     if symbol.kind == "device":

@@ -141,7 +141,7 @@ def captured_model(key: ModelKey) -> tuple[TrainingGraph, Structure]:
     """The graph of a model with few blocks, and the structure of the whole."""
     from alpa_explore.models.factory import make_inputs, make_module
     from alpa_explore.tracing.capture import capture
-    from alpa_explore.tracing.resizing.block_kinds import block_kinds
+    from alpa_explore.tracing.resizing.fewer_blocks import block_kinds
 
     module, inputs = make_module(key.config, "meta", 0), make_inputs(key.config, key.micro_batch, "meta", 0)
     blocks, name = block_kinds(module), type(key.config).__name__
@@ -174,7 +174,7 @@ def _of_family(keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]
     capture = lru_cache(maxsize=None)(lambda key: captured_model(key)[0])
 
     def from_captures(keys: list[ModelKey]) -> list[tuple[ModelKey, TrainingGraph]]:
-        from alpa_explore.tracing.resizing.resize_decoder import resize_decoder
+        from alpa_explore.tracing.resizing.rescale import resize_decoder
 
         wanted = keys[:1] + [replace(key, micro_batch=2 * key.micro_batch) for key in keys[: len(keys) > 1]]
         captures = {_size(key): capture(key) for key in wanted}
@@ -192,6 +192,6 @@ def _of_family(keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]
 
 
 def _size(key: ModelKey) -> Any:
-    from alpa_explore.tracing.resizing.resize_decoder import DecoderSize
+    from alpa_explore.tracing.resizing.rescale import DecoderSize
 
     return DecoderSize(samples=key.micro_batch, positions=1, words=1)

@@ -8,7 +8,7 @@ from alpa_explore.figures.comparisons.search import search_figure
 from alpa_explore.figures.marks import Plots, bars
 from alpa_explore.figures.style import finished
 from alpa_explore.planner.replan import replan
-from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore.plans.report.compare import NoPlan
 from tests.plans.example import example_plan
 
 

@@ -8,7 +8,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import InfeasiblePlanError, OptionError, PlanFileError
-from alpa_explore.plans.file.write import plan_text
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.report.compare import differences
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constraints_of

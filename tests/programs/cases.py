@@ -27,9 +27,9 @@ from alpa_explore.questions.what_if import pinned
 from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
-from alpa_explore.tracing.targets import with_counts
+from alpa_explore.tracing.evaluate import evaluate, with_counts
 from tests.programs.models import build_any
+from tests.tracing.initial import initial_values
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import torch
 from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.program import Count
 from alpa_explore.schedules.task import Action
-from alpa_explore.tracing.targets import counted_losses
+from alpa_explore.tracing.evaluate import counted_losses
 from tests.programs.cases import Case, at_random
 from tests.programs.models import build_any
 from tests.programs.transforms import divided

@@ -8,7 +8,7 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.random_plans.draft import Draft, DraftSubmesh
 from alpa_explore.random_plans.plan_maker import shared_maker
-from alpa_explore.random_plans.trial import try_draft
+from alpa_explore.random_plans.shrink import try_draft
 from alpa_explore.schedules.task import Action
 
 

@@ -20,7 +20,7 @@ from alpa_explore.random_plans.choose import choices_of
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.plan_maker import shared_maker
-from alpa_explore.random_plans.trial import try_draft
+from alpa_explore.random_plans.shrink import try_draft
 from alpa_explore.schedules.catalog import DUAL_PIPE
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import is_legal

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
 from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.csv_file import parse_csv
-from alpa_explore.schedules.simulator.check import check
+from alpa_explore.schedules.simulator.simulate import check
 from alpa_explore.schedules.task import schedule_of
 from tests.schedules.reference import reference_times
 from tests.schedules.test_simulate import equal_times, legal_microbatches

@@ -7,9 +7,8 @@ import torch
 
 import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.sharding.coverage import KindCoverage
 from alpa_explore.sharding.rules import RULES
-from alpa_explore.sharding.splits import splits_for, with_discovered_splits
+from alpa_explore.sharding.splits import KindCoverage, splits_for, with_discovered_splits
 from tests.one_layer import OneLayer
 
 

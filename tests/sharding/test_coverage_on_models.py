@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alpa_explore.sharding.coverage import coverage
+from alpa_explore.sharding.splits import coverage
 from alpa_explore.tracing.capture import capture
 
 pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")

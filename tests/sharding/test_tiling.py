@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.sharding.spec import PARTIAL, legal_specs, render
-from alpa_explore.sharding.tiling import tiling
+from alpa_explore.sharding.spec import PARTIAL, legal_specs, render, tiling
 
 SHAPE = (8, 8)
 MESHES = ((1, 1), (1, 4), (4, 1), (2, 2), (1, 8), (2, 4), (4, 2), (2, 2, 2))

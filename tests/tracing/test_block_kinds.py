@@ -9,7 +9,7 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.layering.blocks import OUTSIDE, blocks_with_paths
-from alpa_explore.tracing.resizing.block_kinds import block_kinds
+from alpa_explore.tracing.resizing.fewer_blocks import block_kinds
 
 WIDTH = 8
 

@@ -9,7 +9,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.resizing.resize_decoder import DecoderSize, resize_decoder
+from alpa_explore.tracing.resizing.rescale import DecoderSize, resize_decoder
 
 LLAMA = LlamaConfig(
     hidden=64, layers=2, heads=8, kv_heads=4, ffn=128, vocabulary=256, sequence=32, fused_projections=True

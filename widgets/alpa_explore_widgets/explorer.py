@@ -15,7 +15,7 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CONFIG_FAMILY, entry
 from alpa_explore.plans.export.export import TARGETS
 from alpa_explore.plans.export.torch_code import torch_code
-from alpa_explore.plans.file.write import plan_text
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar

@@ -259,7 +259,7 @@ def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[st
 
     texts = {}
     if options.output is not None:
-        from alpa_explore.plans.file.write import plan_text
+        from alpa_explore.plans.file.document import plan_text
 
         texts[PLAN_FILE] = plan_text(plan)
     if options.html is not None:

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 def _better_plan(options: argparse.Namespace) -> int:
     """Say what runs otherwise than predicted and which plan would be better, and write that one."""
     from alpa_explore.errors import PlanFileError
-    from alpa_explore.plans.file.write import save_plan
+    from alpa_explore.plans.file.document import save_plan
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.questions.better_plan import better_plan
     from alpa_explore.runtime.drift import drift_of

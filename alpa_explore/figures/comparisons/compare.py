@@ -25,7 +25,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.compare import CutGroup, PlanComparison, compare_plans
+from alpa_explore.plans.report.compare import CutOtherwise, PlanComparison, compare_plans
 from alpa_explore.plans.report.headline import against
 from alpa_explore.plans.report.tables import Row, stage_of_layer
 from alpa_explore.plans.report.text import pace_setter
@@ -194,11 +194,11 @@ def compare_table(plan: Plan, other: Plan) -> list[Row]:
     for place in range(max(len(plan.stages), len(other.stages))):
         before, now = (stage_text(p.stages[place]) if place < len(p.stages) else "–" for p in (other, plan))
         rows.append(_row("stage", f"stage {place}", before, now, stage=place if place < len(plan.stages) else None))
-    rows += [_row("cut", _group_text(group), group.old, group.new) for group in comparison.groups]
+    rows += [_row("cut", _group_text(group), group[0].old, group[0].new) for group in comparison.groups]
     return rows + [
         _row("operator", f"{o.name} ({o.phase})", o.old, o.new, layer=o.layer)
         for group in comparison.groups
-        for o in group.operators
+        for o in group
     ]
 
 
@@ -338,7 +338,7 @@ def _cuts_phrase(comparison: PlanComparison) -> str:
         return f"None of the {compared} is cut differently{moved}"
     kinds: dict[str, int] = {}
     for group in comparison.groups:
-        kinds[_kind(group.op)] = kinds.get(_kind(group.op), 0) + len(group.operators)
+        kinds[_kind(group[0].op)] = kinds.get(_kind(group[0].op), 0) + len(group)
     shown = list(kinds.items())[: tuning.COMPARE_KINDS]
     rest = count - sum(number for _, number in shown)
     named = ", ".join([f"{number:,} {kind}" for kind, number in shown] + ([f"{rest:,} others"] if rest else []))
@@ -350,8 +350,8 @@ def _kind(op: str) -> str:
     return op.split(".")[1] if "." in op else op
 
 
-def _group_text(group: CutGroup) -> str:
+def _group_text(group: tuple[CutOtherwise, ...]) -> str:
     """'6 × addmm (forward), layers 0, 1, 2'."""
-    layers = sorted({o.layer for o in group.operators})
+    layers = sorted({o.layer for o in group})
     where = f"layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
-    return f"{len(group.operators)} × {_kind(group.op)} ({group.phase}), {where}"
+    return f"{len(group)} × {_kind(group[0].op)} ({group[0].phase}), {where}"

@@ -9,10 +9,9 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import NOWHERE, Plots, fitted, label_positions, labels, legend_below, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.compare import differences
+from alpa_explore.plans.report.compare import NoPlan, differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
-from alpa_explore.plans.report.tried import NoPlan
 from alpa_explore.units import printable
 
 Point: TypeAlias = list[tuple[int, Plan]]

@@ -15,7 +15,8 @@ from alpa_explore.figures.decisions.operator_rows import per
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
 from alpa_explore.plans.records import PlanOperator
-from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend, spec_lines
+from alpa_explore.plans.report.specs import axis_sizes, spec_legend, spec_lines
+from alpa_explore.sharding.spec import read_spec
 from alpa_explore.units import printable
 
 

@@ -25,8 +25,9 @@ from alpa_explore.figures.style import (
 )
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend
+from alpa_explore.plans.report.specs import axis_sizes, spec_legend
 from alpa_explore.plans.report.tables import sharding_table, stage_named
+from alpa_explore.sharding.spec import read_spec
 
 __all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]
 

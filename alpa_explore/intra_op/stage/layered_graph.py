@@ -21,7 +21,7 @@ from alpa_explore.graph.low_precision import in_low_precision
 from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.segments import hold, recomputed_in_kernel
-from alpa_explore.sharding.rules.creation import RANDOM
+from alpa_explore.sharding.rules.elementwise import RANDOM
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 from alpa_explore.sharding.splits import with_discovered_splits
 

@@ -16,11 +16,10 @@ from importlib.resources import files
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
 from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
-from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.torch_schedules import note_shards, torch_schedule
+from alpa_explore.plans.export.exported import Exported, heading, note_shards, torch_schedule
 from alpa_explore.plans.report.parallelism import axis_uses
-from alpa_explore.plans.report.specs import read_spec
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.sharding.spec import read_spec
 
 _HEAD_WEIGHT = '''
 
@@ -184,14 +183,9 @@ def _model(plan: PlanValue, limits: Limits) -> _Model:
     recipe = plan.model.recipe
     config = entry(recipe).config if recipe is not None and is_reference(recipe) else None
     if isinstance(config, LlamaConfig):
-        parts = FAMILIES["decoder"]
-        if config.fused_projections:
-            parts = replace(parts, attention=False)
-        return _Model(
-            recipe=recipe, parts=parts, tied=config.tied, vocabulary=config.vocabulary, key_heads=config.key_heads
-        )
+        config = config.decoder
     if isinstance(config, DecoderConfig):
-        parts = replace(FAMILIES["decoder"], attention=config.latent is None)
+        parts = replace(FAMILIES["decoder"], attention=config.latent is None and not config.fused_projections)
         return _Model(
             recipe=recipe, parts=parts, tied=config.tied, vocabulary=config.vocabulary, key_heads=config.kv_heads
         )

@@ -5,7 +5,7 @@ Names are those of megatron-bridge 0.6.2 and megatron-core 0.19.2 (tests/plans/e
 
 from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.megatron_settings import MegatronSettings, megatron_settings
+from alpa_explore.plans.export.megatron import MegatronSettings, megatron_settings
 from alpa_explore.plans.value import PlanValue
 
 _RECIPES = {

@@ -13,10 +13,11 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_phrase
+from alpa_explore.plans.report.specs import axis_sizes, spec_phrase
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.sharding.spec import read_spec
 from alpa_explore.units import printable
 
 _HEAD = '''"""{title}

@@ -6,8 +6,7 @@ Names are those of torchtitan 0.3.0, whose configs are dataclasses in Python (te
 from dataclasses import dataclass
 
 from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, plan_degrees
-from alpa_explore.plans.export.exported import Exported, heading
-from alpa_explore.plans.export.torch_schedules import note_shards, torch_schedule
+from alpa_explore.plans.export.exported import Exported, heading, note_shards, torch_schedule
 from alpa_explore.plans.value import PlanValue
 
 

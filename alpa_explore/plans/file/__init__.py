@@ -1,8 +1,9 @@
 """The plan file: JSON that a person can read and compare, and that is safe to open when a stranger wrote it.
 
 - `plan.schema.json`: the published schema; `schema` checks a document against it.
-- `document`: a plan as a JSON document and back; keys of earlier versions get their present names here.
-- `write`, `read`: the file itself, written whole or not at all; size limits and error messages, and the
+- `document`: a plan as a JSON document and back, and its text, written whole or not at all; keys of earlier versions
+  get their present names here.
+- `read`: the file itself; size limits and error messages, and the
   check of what a schema cannot express: ranges, sums, disjoint devices.
 - `tuning`: the limits.
 

@@ -1,16 +1,24 @@
-"""A plan as the JSON document of a plan file, and back. plan.schema.json describes the document."""
+"""A plan as the JSON document of a plan file, and back. plan.schema.json describes the document. The text of the file
+is JSON that a person can read, and that two plans can be compared in line by line.
+"""
 
+import json
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from alpa_explore import units
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import kernel_store_of
 from alpa_explore.cluster.levels import Level
 from alpa_explore.cluster.topology import Kind
+from alpa_explore.errors import PlanFileError
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE, Recomputation
+from alpa_explore.plans.file import tuning
 from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.records import (
     ModelSummary,
@@ -25,6 +33,7 @@ from alpa_explore.plans.records import (
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, Screened, StageCandidate, StageCosts
 from alpa_explore.store.records import plain, record
+from alpa_explore.store.write import write_text
 
 FORMAT = "alpa_explore.plan"
 VERSION = 1
@@ -261,3 +270,60 @@ def _costs(body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[s
         complete=body.get("complete", True),
         screened=screened,
     )
+
+
+def save_plan(plan: PlanValue, path: str | os.PathLike[str]) -> None:
+    """Write the plan file, whole or not at all. PlanFileError when that is impossible (folder missing, disk full)."""
+    write_text(path, plan_text(plan), "The plan")
+
+
+def plan_text(plan: PlanValue) -> str:
+    """The text of the plan file: the same plan always gives the same text."""
+    try:
+        text = _lines(to_document(plan)) + "\n"
+    except ValueError as error:  # json's: NaN and infinity are not JSON
+        raise PlanFileError(
+            "The plan was not written",
+            found=f"a figure in it is not a number ({error})",
+            remedy="Check the cluster's figures (bandwidths, FLOP/s): one of them may be 0.",
+        ) from error
+    if len(text) > tuning.MAX_BYTES:
+        raise PlanFileError(
+            "The plan was not written",
+            found=f"{units.bytes_(len(text))} are more than plan files may hold",
+            remedy="Plan with fewer layers: candidates grow with their square.",
+        )
+    return text
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""One encoder for all lines, because making one takes longer than most lines."""
+
+
+def _line(value: Any) -> str:
+    """JSON in one line; numbers, of which a plan has half a million, as the encoder writes them, without it."""
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return _encode(value)
+
+
+def _lines(value: Any, depth: int = 0) -> str:
+    """JSON with one layer, operator, candidate or figure a line, so that two plans can be compared line by line."""
+    if not isinstance(value, dict | list) or not value or depth == tuning.BROKEN_LEVELS:
+        return _line(value)
+    nested = any(isinstance(v, dict | list) for v in _parts(value))
+    if depth > 1 and not nested:
+        return _line(value)
+    if depth > 1:
+        line = _line(value)
+        if len(line) <= tuning.LINE_CHARACTERS:
+            return line
+    inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
+    if isinstance(value, dict):
+        parts = [f"{_line(k)}: {_lines(v, depth + 1)}" for k, v in value.items()]
+        return "{" + inner + ("," + inner).join(parts) + outer + "}"
+    return "[" + inner + ("," + inner).join(_lines(v, depth + 1) for v in value) + outer + "]"
+
+
+def _parts(value: dict[str, Any] | list[Any]) -> Any:
+    return value.values() if isinstance(value, dict) else value

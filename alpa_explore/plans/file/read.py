@@ -21,8 +21,9 @@ from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, ren
 from alpa_explore.plans.file.schema import schema_fault, unknown_keys
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
-from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
+from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of
 from alpa_explore.store.read import open_regular, parse_json
+from alpa_explore.store.records import record
 from alpa_explore.units import printable
 
 
@@ -144,7 +145,7 @@ def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str
 
 
 def _spec_constraints(spec_constraints: list[Any], stages: list[Any]) -> Iterator[str]:
-    constraints = read_constraints(spec_constraints)
+    constraints = [record(SpecConstraint, row, checked=False) for row in spec_constraints]
     if fault := fault_of(constraints):
         yield f"options.spec_constraints: {fault}"
     by_operator: dict[str, list[SpecConstraint]] = {}
@@ -247,7 +248,11 @@ def _read(path: str | os.PathLike[str]) -> str:
             "The plan file cannot be read", found=found, remedy="Check that you may read it."
         ) from error
     if len(content) > tuning.MAX_BYTES:
-        raise _too_large(path)
+        raise PlanFileError(
+            "The plan file is too large",
+            found=f"{path} has more than {units.bytes_(tuning.MAX_BYTES)}",
+            remedy="A plan is far smaller: check that it is the right file.",
+        )
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -285,14 +290,6 @@ def _check_version(document: Any, path: str | os.PathLike[str]) -> None:
 
 def _damaged(path: str | os.PathLike[str], fault: str) -> PlanFileError:
     return PlanFileError("The plan file is damaged", found=f"{path}, {fault}", remedy=_AGAIN)
-
-
-def _too_large(path: str | os.PathLike[str]) -> PlanFileError:
-    return PlanFileError(
-        "The plan file is too large",
-        found=f"{path} has more than {units.bytes_(tuning.MAX_BYTES)}",
-        remedy="A plan is far smaller: check that it is the right file.",
-    )
 
 
 def _not_a_plan(path: str | os.PathLike[str], why: str) -> PlanFileError:

@@ -4,8 +4,8 @@
 - `specs`: sharding specs in words ('S0R': dim 0 over axis 0).
 - `parallelism`: what a stage uses its mesh axes for, as values and in words: 'FSDP over axis 0 (8)'.
 - `tables`: rows (dicts in SI units) for stages, layers, t_max candidates, stage costs.
-- `compare`: how two plans differ in settings, figures and operators.
-- `tried`: plans that were tried, as rows of the settings in which they differ and their figures; and what has no plan.
+- `compare`: how two plans differ in settings, figures and operators; plans that were tried, as rows of what differs,
+  and what has no plan.
 - `iteration`: the iteration time and the sends beside it, in the same words everywhere.
 - `error_bands`: how far to trust predicted figures: '± 9 % (312 runs of Megatron on A100-80GB)'.
 - `headline`: the figures at the top of every report; `summary`: the report that `alpa-explore plan` prints, and the

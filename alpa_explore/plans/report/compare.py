@@ -1,11 +1,14 @@
 """Two plans compared: their settings, their headline figures, and the operators that they cut differently.
 
 An operator is cut alike where every device of its submesh holds the same piece of each input and output, whatever the
-specs are called (see `sharding.tiling`); the place of the submesh in the cluster does not matter. On submeshes of
+specs are called (see `sharding.spec`); the place of the submesh in the cluster does not matter. On submeshes of
 different shape no device corresponds to another, so the same pieces in another order are the same cut, on other
 devices. An operator that every device runs whole is whole everywhere. Operators are matched by the names that capture
 gives them; those that only one of the plans has, or whose specs one of them does not know, are left out. Plans of
 different models have no operators in common, whatever their names are.
+
+Beside it: plans that were tried, with the settings in which they differ and what each of them gives; and what was tried
+and has no plan, with the reason in a few words.
 """
 
 from collections import Counter
@@ -14,12 +17,16 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from alpa_explore import units
+from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.phrases import logical_mesh_phrase, precision_phrase
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
+from alpa_explore.plans.report.tables import Row, row_of
+from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.sharding.tiling import Tiling, tiling
+from alpa_explore.sharding.spec import Tiling, tiling
+from alpa_explore.units import SMALL, printable
 
 WHOLE = "whole on each device"
 
@@ -91,17 +98,6 @@ class CutOtherwise:
     """The same in the new plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutGroup:
-    """Operators of one kind that change from one cut to the same other one."""
-
-    op: str
-    phase: str
-    old: str
-    new: str
-    operators: tuple[CutOtherwise, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlanComparison:
     """The differences between `old` and `new`."""
@@ -124,16 +120,12 @@ class PlanComparison:
         return self.old.global_batch == self.new.global_batch
 
     @property
-    def groups(self) -> tuple[CutGroup, ...]:
+    def groups(self) -> tuple[tuple[CutOtherwise, ...], ...]:
         """`operators` by kind and by both cuts, the group with the most FLOPs first."""
         found: dict[tuple[str, str, str, str], list[CutOtherwise]] = {}
         for o in self.operators:
             found.setdefault((o.op, o.phase, o.old, o.new), []).append(o)
-        groups = [
-            CutGroup(op=op, phase=phase, old=old, new=new, operators=tuple(own))
-            for (op, phase, old, new), own in found.items()
-        ]
-        return tuple(sorted(groups, key=lambda g: (-sum(o.flops for o in g.operators), -len(g.operators))))
+        return tuple(sorted(map(tuple, found.values()), key=lambda g: (-sum(o.flops for o in g), -len(g))))
 
 
 def compare_plans(old: PlanValue, new: PlanValue) -> PlanComparison:
@@ -226,3 +218,65 @@ def _in_words(operator: PlanOperator, stage: PlanStage) -> str:
 
 def _mesh_in_words(stage: PlanStage) -> str:
     return logical_mesh_phrase(stage.logical_mesh) if len(stage.devices) > 1 else "one device"
+
+
+class NoPlan(NamedTuple):
+    """A baseline, or a change of the settings, for which there is no plan."""
+
+    name: str
+    """'data-parallel', or 'layers 6 → 12'."""
+    reason: str
+    """'needs 24.5 GiB of 16 GiB'."""
+    model: str
+    """The name of the model."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+def reason_of(error: Exception, memory_bytes: int) -> str:
+    """Why there is no plan on devices with this much memory, without the remedy."""
+    if isinstance(error, InfeasiblePlanError) and error.over_bytes is not None:
+        return f"needs {units.bytes_(memory_bytes + error.over_bytes)} of {units.bytes_(memory_bytes)}"
+    if isinstance(error, AlpaExploreError):
+        return f"{error.what[0].lower()}{error.what[1:]}: {error.found}"
+    return f"{type(error).__name__}: {error}"
+
+
+def tried_table(plan: PlanValue, tried: Sequence[PlanValue]) -> list[Row]:
+    """A row for each of `tried`: its number, the settings that are not the same in all of them, as text, and its
+    figures. `time_fraction` is the time of a sample over that of `plan`, less 1."""
+    worded = [settings_in_words(other) for other in tried]
+    names = list(dict.fromkeys(name for words in worded for name in words))
+    differing = [name for name in names if len({words.get(name) for words in worded}) > 1]
+    return [
+        {
+            "plan_number": number,
+            **{name: printable(words.get(name, "–")) for name in differing},
+            **_figures(plan, other),
+        }
+        for number, (other, words) in enumerate(zip(tried, worded, strict=True))
+    ]
+
+
+def change_text(fraction: float) -> str:
+    """−0.31 -> '−31 %'; '±0' for less than 0.05 %."""
+    if abs(fraction) < SMALL:
+        return "±0"
+    return f"{'+' if fraction > 0 else '−'}{units.percent(abs(fraction))}"
+
+
+def _figures(plan: PlanValue, other: PlanValue) -> Row:
+    full = fullest(other)
+    return {
+        "iteration_seconds": other.predicted.iteration_seconds,
+        "time_fraction": plan.samples_per_second / other.samples_per_second - 1,
+        **row_of(
+            other,
+            "samples_a_second=samples_per_second mfu_fraction=flops_utilization "
+            "peak_bytes=predicted.peak_bytes_per_device",
+        ),
+        "memory_fraction": full.peak_bytes / other.device_of(full).memory_bytes,
+        "bubble_fraction": other.predicted.bubble_fraction,
+        "stages": len(other.stages),
+    }

@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple, Self
 from alpa_explore import units
 from alpa_explore.plans.phrases import layout_phrase, ranges
 from alpa_explore.plans.records import PlanOperator, PlanStage
-from alpa_explore.plans.report.specs import axes_phrase, axis_sizes, read_spec
+from alpa_explore.plans.report.specs import axes_phrase, axis_sizes
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.sharding.spec import read_spec
 
 _TOKENS, _WEIGHTS, _EXPERTS, _NOTHING = "tokens", "weights", "experts", "nothing"
 _ROUTED = "alpa_explore.experts."

@@ -2,31 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from alpa_explore import units
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSpec:
-    """A spec taken apart."""
-
-    dims: tuple[tuple[int, ...], ...]
-    """For each tensor dim the mesh axes that divide it."""
-    pending: tuple[int, ...]
-    """The mesh axes over which a sum is pending."""
-
-
-def read_spec(spec: str) -> ReadSpec:
-    """'S01R+P2' -> ReadSpec(dims=((0, 1), ()), pending=(2,)); a scalar ('·') has no dims."""
-    whole, _, pending = spec.partition("+P")
-    dims: list[list[int]] = []
-    for letter in whole:
-        if letter in "SR":
-            dims.append([])
-        elif letter.isdecimal() and dims:
-            dims[-1].append(int(letter))
-    return ReadSpec(tuple(map(tuple, dims)), tuple(int(letter) for letter in pending if letter.isdecimal()))
+from alpa_explore.sharding.spec import read_spec
 
 
 def axis_sizes(logical_mesh: Sequence[int]) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from alpa_explore.programs.program import (
 )
 from alpa_explore.schedules.task import Action, Task
 from alpa_explore.tracing.aten import run_operator
-from alpa_explore.tracing.targets import counted_losses, mean_count
+from alpa_explore.tracing.evaluate import counted_losses, mean_count
 
 Values: TypeAlias = Mapping[int, torch.Tensor]
 """Tensor of the graph -> its whole value."""

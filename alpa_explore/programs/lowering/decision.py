@@ -16,7 +16,7 @@ from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
-from alpa_explore.schedules.simulator.check import check as check_schedule
+from alpa_explore.schedules.simulator.simulate import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec

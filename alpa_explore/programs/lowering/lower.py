@@ -21,7 +21,7 @@ writes a buffer and another reads it, or copies of the model share the microbatc
 (`Program.frozen`).
 
 The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
-divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
+divides by the mean number of targets of all microbatches (`Count`, `tracing.evaluate`). Lowering decides nothing:
 `sharding.local` defines how an operator runs on a shard, and the resharding steps are those that were priced. Values
 are freed after their last use (`liveness`).
 """
@@ -50,7 +50,7 @@ from alpa_explore.programs.program import (
 from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action, Schedule
 from alpa_explore.sharding.spec import Spec
-from alpa_explore.tracing.targets import counted_losses
+from alpa_explore.tracing.evaluate import counted_losses
 
 
 def with_frees(

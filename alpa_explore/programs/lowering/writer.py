@@ -14,7 +14,7 @@ from alpa_explore.graph import Argument, Operator, Ref, TrainingGraph
 from alpa_explore.programs.lowering.decision import StageDecision
 from alpa_explore.programs.program import Box, Collective, Compute, Count, Instruction, Receive, Send, Slice
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
-from alpa_explore.sharding.local.local_call import LocalCall, LocalCollective, localize, localize_over_total
+from alpa_explore.sharding.local.local_call import LocalCall, LocalCollective, localize
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import REPLICATE, Spec, is_legal, local_shape, local_share, shards
 from alpa_explore.tracing.aten import draws
@@ -134,11 +134,10 @@ class StageWriter:
             read.append(operator.outputs[1])
         numbers: dict[int, int] = dict(enumerate(read))
         for rank, coordinate in self.devices:
-            if index in self.counted:
+            counted = index in self.counted
+            if counted:
                 self.emit(rank, Count(loss=index, target=operator.outputs[1]))
-                call = localize_over_total(operator, self.graph.tensors, strategy, self.mesh, coordinate)
-            else:
-                call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
+            call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate, over_total=counted)
             self._number(operator, call, numbers)
             # Where no rule shards an operator, every device draws the same numbers for the whole tensor.
             seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None

@@ -39,8 +39,7 @@ from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.program import Box
 from alpa_explore.tracing.aten import draws
-from alpa_explore.tracing.evaluate import evaluate
-from alpa_explore.tracing.targets import with_counts
+from alpa_explore.tracing.evaluate import evaluate, with_counts
 
 SAMPLES = 3
 """Evaluations with random rounding. Their median: in one of them a choice may fall differently, or errors cancel."""

@@ -20,7 +20,7 @@ from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
 from alpa_explore.runtime.reference.one_process import Difference, OneProcess, compared, largest_difference
 from alpa_explore.runtime.training import OwnModel
-from alpa_explore.tracing.autocast.regions import autocast_as_written
+from alpa_explore.tracing.autocast import autocast_as_written
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.fake_model import attributes_restored
 from alpa_explore.tracing.inputs.losses import scalar_loss

@@ -81,12 +81,7 @@ def interleaved_one_f_one_b(num_submeshes: int, num_microbatches: int, stages_pe
 
 def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     """The schedule for one stage on each submesh."""
-    backward = [(Action.BACKWARD, np.arange(num_microbatches))]
-    orders = [
-        order_of(stage, warm_up=num_microbatches, rounds=backward, num_microbatches=num_microbatches)
-        for stage in range(num_stages)
-    ]
-    return schedule_of("gpipe", orders, num_microbatches)
+    return _alternating("gpipe", [num_microbatches] * num_stages, num_microbatches)
 
 
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:

@@ -6,6 +6,9 @@ from itertools import pairwise
 
 from alpa_explore.schedules.task import Action
 
+_PARTS = {Action.FORWARD: (0,), Action.BACKWARD: (1, 2), Action.BACKWARD_INPUT: (1,), Action.BACKWARD_WEIGHT: (2,)}
+"""Which of forward, backward to inputs and backward to weights an action runs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTimes:
@@ -52,38 +55,23 @@ class StageTimes:
         """Bytes that are held all the time."""
         return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
 
+    @property
+    def _thirds(self) -> tuple[float, float, float]:
+        return self.forward_seconds, self.backward_input_seconds, self.backward_weight_seconds
+
     def seconds(self, action: Action) -> float:
         """Seconds of one task."""
-        return {
-            Action.FORWARD: self.forward_seconds,
-            Action.BACKWARD: self.backward_seconds,
-            Action.BACKWARD_INPUT: self.backward_input_seconds,
-            Action.BACKWARD_WEIGHT: self.backward_weight_seconds,
-            Action.UPDATE: self.update_seconds,
-            Action.SEND_GRADIENTS: 0.0,
-            Action.RECEIVE_WEIGHTS: 0.0,
-        }[action]
+        if action is Action.UPDATE:
+            return self.update_seconds
+        return sum((self._thirds[part] for part in _PARTS.get(action, ())), 0.0)
 
     def collective_seconds(self, action: Action) -> float:
         """Seconds of one task that are spent in collectives."""
-        forward, of_input, of_weight = self.collective_fraction
-        return {
-            Action.FORWARD: forward * self.forward_seconds,
-            Action.BACKWARD: of_input * self.backward_input_seconds + of_weight * self.backward_weight_seconds,
-            Action.BACKWARD_INPUT: of_input * self.backward_input_seconds,
-            Action.BACKWARD_WEIGHT: of_weight * self.backward_weight_seconds,
-            Action.UPDATE: 0.0,
-        }[action]
+        return sum((self.collective_fraction[part] * self._thirds[part] for part in _PARTS.get(action, ())), 0.0)
 
     def stored_of(self, action: Action) -> tuple[float, float]:
         """Seconds of one task that gather stored weights and scatter their gradients: (exposed, hidden)."""
-        parts = {
-            Action.FORWARD: (0,),
-            Action.BACKWARD: (1, 2),
-            Action.BACKWARD_INPUT: (1,),
-            Action.BACKWARD_WEIGHT: (2,),
-        }
-        chosen = [self.stored_seconds[part] for part in parts.get(action, ())]
+        chosen = [self.stored_seconds[part] for part in _PARTS.get(action, ())]
         return sum(exposed for exposed, _ in chosen), sum(hidden for _, hidden in chosen)
 
 

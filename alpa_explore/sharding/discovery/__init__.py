@@ -6,7 +6,6 @@ Used only for operator kinds that `sharding.rules` does not list. In the order t
     trials          smaller sizes that keep equality, order and divisibility; the operator on random numbers of several
                     styles at these, whole and in shards, joined
     tuning          limits of the search
-    child           runs a function in a forked process, so that a crashing kernel does not end the planner
     discover        the public function: shapes, then values in a child process, alone and two at a time
 
 The only packages below it are `sharding.local`, `sharding.strategy`, `sharding.spec`, `tracing.aten` and `graph`; it

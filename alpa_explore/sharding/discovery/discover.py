@@ -12,22 +12,31 @@ A split is accepted when the unchanged operator, run on shards of its inputs, pr
 
 The operator must run unchanged on a shard, because `sharding.local` changes no argument of an operator that it does not
 list. An operator that cannot be tested (random numbers, in-place writes, value-dependent shapes, no kernel) is
-replicated, with the reason. Values are computed in a child process (`child`): given shards whose shapes do not fit each
-other, some kernels write out of bounds.
+replicated, with the reason. Values are computed in a child process (`run_in_child`): given shards whose shapes do not
+fit each other, some kernels write out of bounds. A fork and not a new interpreter: operators that a notebook or a
+library registered exist in the child, and starting it takes milliseconds.
 """
 
+import faulthandler
 import itertools
+import os
+import signal
 import string
+import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
 import torch
 
 from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.child import CrashError, run_in_child
 from alpa_explore.sharding.discovery.shapes import (
     Candidate,
     OperatorCall,
@@ -40,8 +49,68 @@ from alpa_explore.sharding.discovery.shapes import (
 from alpa_explore.sharding.discovery.trials import Trial, make_trials
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import DiscoveredSplits, Split
+from alpa_explore.sharding.strategy import Coverage, Split
 from alpa_explore.tracing.symbols import overload
+
+
+class CrashError(Exception):
+    """The child died or ran out of time before it returned a result; `step` is the last step that it reported."""
+
+    def __init__(self, step: int | None, *, late: bool) -> None:
+        super().__init__("took too long" if late else "crashed")
+        self.step, self.late = step, late
+
+
+def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seconds: float) -> Any:
+    """What `function(report)` returns (pickled on its way); it calls report(step) before each step.
+
+    CrashError when the child dies or takes too long; RuntimeError with the text of what the function raised.
+    """
+    reading, writing = Pipe(duplex=False)
+    with warnings.catch_warnings():
+        # Python 3.12 warns about fork in a multi-threaded process. A lock that another thread holds at the fork would
+        # block the child for ever; the time limit ends that.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        reading.close()
+        _answer(function, writing)
+    writing.close()
+    deadline, step = time.monotonic() + limit_seconds, None
+    try:
+        while reading.poll(max(deadline - time.monotonic(), 0.0)):
+            message = reading.recv()
+            if isinstance(message, int):
+                step = message
+                continue
+            value, problem = message
+            if problem is not None:
+                raise RuntimeError(problem)
+            return value
+    except (EOFError, OSError) as error:  # it died, in the middle of a message maybe
+        raise CrashError(step, late=False) from error
+    finally:
+        reading.close()
+        os.kill(child, signal.SIGKILL)  # safe: the process id is not reused before waitpid
+        os.waitpid(child, 0)
+    raise CrashError(step, late=True)
+
+
+def _answer(function: Callable[[Callable[[int], None]], Any], writing: "Connection[Any, Any]") -> NoReturn:
+    """Everything that the child runs. Its stderr is discarded: glibc prints 'corrupted size …' when it aborts."""
+    code = 1
+    try:
+        faulthandler.disable()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        answer: tuple[Any, str | None]
+        try:
+            answer = (function(writing.send), None)
+        except Exception as error:  # the parent raises it: an exception itself may not survive pickling
+            answer = (None, f"{type(error).__name__}: {error}")
+        writing.send(answer)
+        code = 0
+    finally:
+        os._exit(code)  # skips the exit handlers inherited from the parent
 
 
 @torch.no_grad()
@@ -121,10 +190,7 @@ def _is_compatible(split: Split, kept: Sequence[Split], shapes: ShapeRun, trials
     return True
 
 
-__all__ = ["DiscoveredSplits", "discover"]
-
-
-def discover(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> DiscoveredSplits:
+def discover(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> Coverage:
     """The splits of `operator` on tensors of these shapes and dtypes, by their numbers. Never raises; operators of
     equal signature are run once in a process."""
     inputs, outputs = (tuple(tensors[t] for t in side) for side in (operator.inputs, operator.outputs))
@@ -142,45 +208,45 @@ class _Known:
 
 # Memo of a pure function.
 @lru_cache(maxsize=1024)
-def _discovered(known: _Known) -> DiscoveredSplits:
+def _discovered(known: _Known) -> Coverage:
     call = known.call
     try:
         _check_kind(call.operator.kind)
         if not call.inputs:
             raise UnsupportedOperatorError("it reads no tensors that could be sharded")
-        return _tested(call, candidates(call))
+        if splits := _tested(call, candidates(call)):
+            return Coverage(splits, is_matrix_product(call.operator.kind), "discovered")
+        reason = "no sharding of its inputs gives shards of its outputs"
     except UnsupportedOperatorError as unsupported:
-        return DiscoveredSplits((), str(unsupported))
+        reason = str(unsupported)
+    except CrashError as crash:
+        reason = f"running it on small inputs {crash}"
     except Exception as error:  # an unknown operator may raise anything; it is then replicated and the plan goes on
-        return DiscoveredSplits((), f"it could not be run: {short(error)}")
+        reason = f"it could not be run: {short(error)}"
+    return Coverage((), False, "replicated", reason)
 
 
-def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> DiscoveredSplits:
-    """Test the candidates on values, in a child process.
+def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...]:
+    """The candidates that hold on values, which a child process tests.
 
     If the child crashes, each candidate is tested in a child of its own and those that crash are dropped.
     """
     if not proposed:
-        return DiscoveredSplits((), "no sharding of its inputs gives outputs of matching shapes")
+        raise UnsupportedOperatorError("no sharding of its inputs gives outputs of matching shapes")
     try:
-        answer = _run(call, proposed)
+        return _run(call, proposed)
     except CrashError as crash:
         if crash.late or crash.step is None:
-            return DiscoveredSplits((), f"running it on small inputs {crash}")
-        surviving = [c for c in proposed if _survives(call, c)]
-        try:
-            answer = _run(call, surviving)
-        except CrashError as again:
-            return DiscoveredSplits((), f"running it on small inputs {again}")
-    if isinstance(answer, str):
-        return DiscoveredSplits((), answer)
-    return DiscoveredSplits(answer, "" if answer else "no sharding of its inputs gives shards of its outputs")
+            raise
+    return _run(call, [c for c in proposed if _survives(call, c)])
 
 
-def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...] | str:
+def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...]:
     answer: tuple[Split, ...] | str = run_in_child(
         lambda report: validated_splits(call, proposed, report), limit_seconds=tuning.LIMIT_SECONDS
     )
+    if isinstance(answer, str):
+        raise UnsupportedOperatorError(answer)
     return answer
 
 
@@ -188,7 +254,7 @@ def _survives(call: OperatorCall, candidate: Candidate) -> bool:
     """True when the candidate is a valid split and running it does not crash."""
     try:
         return bool(_run(call, [candidate]))
-    except CrashError:
+    except (CrashError, UnsupportedOperatorError):
         return False
 
 

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore.graph import Argument, Ref, Symbol
-from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.steps import LocalCall, StepWriter, accumulator
+from alpa_explore.sharding.local.steps import LocalCall, Shard, StepWriter, accumulator
 from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES, Options
 
 _HEADS, _POSITIONS = 1, 2

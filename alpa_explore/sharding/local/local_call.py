@@ -3,28 +3,110 @@
 Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
 extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
 the number of shards; the lookup in a sharded table is masked; a shard of attention knows its place in the whole; the
-statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softmax`) and the divisor of a loss
-(`losses`) are combined over devices in the middle of the operator.
+statistics of a batch norm, the rows of a sharded softmax and the divisor of a loss are combined over devices in the
+middle of the operator (`synced`); the body of a scan runs on the shard, operator by operator.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
-from alpa_explore.graph.loops import SCAN
-from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
+from alpa_explore.graph.loops import SCAN, LoopBody, body_of, body_tensor, dump_body, renumbered
 from alpa_explore.sharding.local.context import attention, attention_backward
-from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over, softmax, softmax_backward
 from alpa_explore.sharding.local.routed import experts, experts_backward
-from alpa_explore.sharding.local.scan import scan
-from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, StepWriter
-from alpa_explore.sharding.rules.creation import RANDOM
+from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, Shard, StepWriter
+from alpa_explore.sharding.local.synced import (
+    batch_norm,
+    batch_norm_backward,
+    nll_backward,
+    nll_forward,
+    nll_over,
+    softmax,
+    softmax_backward,
+)
+from alpa_explore.sharding.rules.elementwise import RANDOM
 from alpa_explore.sharding.rules.factors import kinds
+from alpa_explore.sharding.scans import Division, divisions
+from alpa_explore.sharding.spec import REPLICATE, local_shape
 from alpa_explore.sharding.strategy import Strategy
 
-__all__ = ["LocalCall", "LocalCollective", "LocalStep", "Reduction", "localize", "localize_over_total"]
+
+def _scan(shard: Shard, steps: StepWriter) -> LocalCall:
+    """(carried, stacked, shared, body, backward, reverse): the body is that of the device."""
+    text = steps.arguments[3]
+    assert isinstance(text, str)
+    of_factor = {d.factor: d for d in divisions(text)}
+    chosen = [of_factor.get(factor) for factor in shard.strategy.factors]
+    if any(chosen):
+        body = _Body(shard, body_of(steps.arguments), chosen).written()
+        steps.arguments = (*steps.arguments[:3], dump_body(body), *steps.arguments[4:])
+    return steps.finish(steps.call_all(shard.operator.kind, steps.arguments, steps.keywords, len(shard.outputs)))
+
+
+class _Body:
+    """Writes the body of a device; `chosen` is the division of each mesh axis, None where nothing is divided."""
+
+    def __init__(self, shard: Shard, body: LoopBody, chosen: Sequence[Division | None]) -> None:
+        self._shard, self._body, self._chosen = shard, body, chosen
+        first = sum(body.inputs)
+        self._number = {tensor: tensor for tensor in range(first)}
+        self._tensors = [self._local(body.tensors[tensor], tensor) for tensor in range(first)]
+        self._operators: list[Operator] = []
+
+    def written(self) -> LoopBody:
+        """All operators on the shard."""
+        for place, operator in enumerate(self._body.operators):
+            strategy = self._strategy(place, operator)
+            call = localize(operator, self._body.tensors, strategy, self._shard.mesh_shape, self._shard.coordinate)
+            self._append(operator, call)
+        made = (
+            tuple(self._number[t] for t in part) for part in (self._body.carried, self._body.stacked, self._body.summed)
+        )
+        carried, stacked, summed = made
+        return replace(
+            self._body,
+            tensors=tuple(self._tensors),
+            operators=tuple(self._operators),
+            carried=carried,
+            stacked=stacked,
+            summed=summed,
+        )
+
+    def _strategy(self, place: int, operator: Operator) -> Strategy:
+        splits = [None if d is None else d.operators[place] for d in self._chosen]
+
+        def specs(count: int, side: str) -> tuple[tuple[int, ...], ...]:
+            return tuple(tuple(REPLICATE if s is None else getattr(s, side)[i] for s in splits) for i in range(count))
+
+        return Strategy(
+            tuple("-" if s is None else s.factor for s in splits),
+            specs(len(operator.inputs), "inputs"),
+            specs(len(operator.outputs), "outputs"),
+            1.0,
+            ((),) * len(splits),
+        )
+
+    def _append(self, operator: Operator, call: LocalCall) -> None:
+        """The steps of an operator, whose values become tensors of the body."""
+        value = dict(enumerate(self._number[t] for t in operator.inputs))
+        of_output = dict(zip(call.outputs, operator.outputs, strict=True))
+        for step in call.steps:
+            assert isinstance(step, Operator), "a split of a body exchanges nothing"
+            for made in step.outputs:
+                value[made] = len(self._tensors)
+                whole = self._body.tensors[of_output.get(made, operator.outputs[0])]
+                self._tensors.append(self._local(whole, len(self._tensors)))
+            self._operators.append(renumbered(step, len(self._operators), value))
+        self._number.update((tensor, value[made]) for made, tensor in of_output.items())
+
+    def _local(self, whole: Tensor, number: int) -> Tensor:
+        spec = tuple(REPLICATE if d is None else d.placements.get(whole.index, REPLICATE) for d in self._chosen)
+        return body_tensor(number, local_shape(spec, whole.shape, self._shard.mesh_shape), whole.dtype)
+
+
+__all__ = ["LocalCall", "LocalCollective", "LocalStep", "Reduction", "localize"]
 
 
 def localize(
@@ -33,31 +115,12 @@ def localize(
     strategy: Strategy,
     mesh_shape: Sequence[int],
     coordinate: Sequence[int],
+    *,
+    over_total: bool = False,
 ) -> LocalCall:
-    """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
-    shard = _shard(operator, tensors, strategy, mesh_shape, coordinate)
-    return LOCAL_RULES.get(operator.kind, _unchanged)(shard, StepWriter(operator))
-
-
-def localize_over_total(
-    operator: Operator,
-    tensors: Sequence[Tensor],
-    strategy: Strategy,
-    mesh_shape: Sequence[int],
-    coordinate: Sequence[int],
-) -> LocalCall:
-    """The same for a mean loss whose divisor is given: one more input value, after those of the operator."""
-    return nll_over(_shard(operator, tensors, strategy, mesh_shape, coordinate), StepWriter(operator))
-
-
-def _shard(
-    operator: Operator,
-    tensors: Sequence[Tensor],
-    strategy: Strategy,
-    mesh_shape: Sequence[int],
-    coordinate: Sequence[int],
-) -> Shard:
-    return Shard(
+    """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph.
+    `over_total`: of a mean loss whose divisor is given, as one more input value after those of the operator."""
+    shard = Shard(
         operator=operator,
         inputs=tuple(tensors[t] for t in operator.inputs),
         outputs=tuple(tensors[t] for t in operator.outputs),
@@ -65,6 +128,8 @@ def _shard(
         mesh_shape=tuple(mesh_shape),
         coordinate=tuple(coordinate),
     )
+    local = nll_over if over_total else LOCAL_RULES.get(operator.kind, _call)
+    return local(shard, StepWriter(operator))
 
 
 _Local = Callable[[Shard, StepWriter], LocalCall]
@@ -75,10 +140,6 @@ def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | Non
     """The operator itself, with `arguments` in place of its own where given."""
     chosen = steps.arguments if arguments is None else arguments
     return steps.finish(steps.call_all(shard.operator.kind, chosen, steps.keywords, len(shard.outputs)))
-
-
-def _unchanged(shard: Shard, steps: StepWriter) -> LocalCall:
-    return _call(shard, steps)
 
 
 def _where_needed(changed: _Changed) -> _Local:
@@ -216,7 +277,7 @@ LOCAL_RULES: dict[str, _Local] = {
     **kinds("index_put index_add", _added_to),
     **kinds("attention", attention, "alpa_explore"),
     **kinds("attention_backward", attention_backward, "alpa_explore"),
-    SCAN: lambda shard, steps: scan(shard, steps, localize),
+    SCAN: _scan,
     **kinds("experts", experts, "alpa_explore"),
     **kinds("experts_backward", experts_backward, "alpa_explore"),
     **kinds("_native_batch_norm_legit.no_stats _native_batch_norm_legit_functional", _where_needed(batch_norm)),

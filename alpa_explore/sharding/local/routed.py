@@ -10,8 +10,7 @@ import itertools
 
 from alpa_explore.graph import Argument, Ref
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.steps import LocalCall, StepWriter
+from alpa_explore.sharding.local.steps import LocalCall, Shard, StepWriter
 
 
 def experts(shard: Shard, steps: StepWriter) -> LocalCall:

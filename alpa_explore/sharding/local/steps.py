@@ -1,4 +1,5 @@
-"""What one device runs for its share of an operator: a straight line of operator calls and collectives.
+"""One device under a strategy: its shard of an operator, and what it runs for its share of it, a straight line of
+operator calls and collectives.
 
 Values are numbered. 0, 1, … are the local tensors of `Operator.inputs`, by position: an operator that reads a tensor
 twice may need two different shards of it. The results of the steps follow. Every device of a mesh makes the same values
@@ -9,8 +10,57 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
+from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, tensor_refs
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape
+from alpa_explore.sharding.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """An operator with its tensors on the device at `coordinate` of a mesh."""
+
+    operator: Operator
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    strategy: Strategy
+    mesh_shape: tuple[int, ...]
+    coordinate: tuple[int, ...]
+
+    def input_shape(self, place: int) -> tuple[int, ...]:
+        """Local shape of an input."""
+        return local_shape(self.strategy.inputs[place], self.inputs[place].shape, self.mesh_shape)
+
+    def output_shape(self, place: int) -> tuple[int, ...]:
+        """Local shape of an output."""
+        return local_shape(self.strategy.outputs[place], self.outputs[place].shape, self.mesh_shape)
+
+    def block(self, spec: Spec, dim: int) -> int:
+        """Number of the block of `dim` that the device holds: a mixed-radix number whose digits are the coordinates
+        along the axes that shard `dim`, the first axis most significant."""
+        block = 0
+        for axis, placement in enumerate(spec):
+            if placement == dim:
+                block = block * self.mesh_shape[axis] + self.coordinate[axis]
+        return block
+
+    def synced_axes(self) -> tuple[int, ...]:
+        """Axes along which devices exchange something while the operator runs."""
+        return tuple(axis for axis, exchanges in enumerate(self.strategy.exchanges) if exchanges)
+
+    def summed_axes(self) -> tuple[int, ...]:
+        """Axes along which the first output is a pending sum over shards of the first input."""
+        pairs = zip(self.strategy.inputs[0], self.strategy.outputs[0], strict=True)
+        return tuple(axis for axis, (given, made) in enumerate(pairs) if made == PARTIAL and given >= 0)
+
+    def adds(self, place: int) -> bool:
+        """Whether this device adds the input at `place` to a pending sum: of the devices that all hold a copy of it,
+        the first one does."""
+        pairs = zip(self.strategy.inputs[place], self.strategy.outputs[0], strict=True)
+        return not any(
+            coordinate and made == PARTIAL and given != PARTIAL
+            for coordinate, (given, made) in zip(self.coordinate, pairs, strict=True)
+        )
 
 
 class Reduction(enum.Enum):
@@ -104,10 +154,6 @@ class StepWriter:
         if not axes:
             return value
         return self._collective(StepKind.ALL_REDUCE, value, axes, reduction=reduction)
-
-    def all_gather(self, value: Ref, axis: int, joined: int) -> Ref:
-        """Append a gathering of the shards of dim `joined` along a mesh axis."""
-        return self._collective(StepKind.ALL_GATHER, value, (axis,), joined=joined)
 
     def all_to_all(self, value: Ref, axis: int, *, cut: int, joined: int) -> Ref:
         """Append an exchange along a mesh axis: from shards of dim `joined` to shards of dim `cut`."""

@@ -1,8 +1,8 @@
 """Sharding rules, one file for each operator family: an operator and its tensors in, the splits of its work out.
 
 `factors` makes the rules that differ in data only (`einsum("mk,kn->mn")`, `each_other_dim(1)`); read it first, then
-`products`, then any family: attention, creation, elementwise, experts, indexing, normalization, recurrence, reductions,
-views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
+`products`, then any family: attention, elementwise, experts, indexing, recurrence, reductions, views. A family lists
+its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
 
 To add a rule: enter the operator kind in the `RULES` of its family (or of a new file), with a rule of `factors` or a
 function of operator and tensors, and in `HEAVY` if its work must not be replicated; if it runs with changed
@@ -19,11 +19,9 @@ from collections.abc import Mapping
 
 from alpa_explore.sharding.rules import (
     attention,
-    creation,
     elementwise,
     experts,
     indexing,
-    normalization,
     products,
     recurrence,
     reductions,
@@ -33,11 +31,9 @@ from alpa_explore.sharding.rules.factors import Rule
 
 RULES: Mapping[str, Rule] = {
     **attention.RULES,
-    **creation.RULES,
     **elementwise.RULES,
     **experts.RULES,
     **indexing.RULES,
-    **normalization.RULES,
     **products.RULES,
     **recurrence.RULES,
     **reductions.RULES,

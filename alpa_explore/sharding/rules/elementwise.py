@@ -1,7 +1,51 @@
-"""Elementwise operators: every dim of the output is spatial. A pending sum passes through linear ones."""
+"""Elementwise operators: every dim of the output is spatial. A pending sum passes through linear ones. Tensors that are
+created without input values: every dim along which entries do not depend on their index can be sharded.
+"""
 
 from alpa_explore.graph import Operator, Ref
-from alpa_explore.sharding.rules.factors import Splits, Tensors, each_dim, elementwise, is_floating, pending_sum
+from alpa_explore.sharding.rules.factors import (
+    Splits,
+    Tensors,
+    along,
+    each_dim,
+    each_plane,
+    elementwise,
+    kinds,
+    pending_sum,
+)
+from alpa_explore.sharding.spec import REPLICATE, is_floating
+
+
+def uniform(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """full, zeros, ones, new_zeros, …: each device creates its own shard. An input gives only its dtype; where it has
+    the same dim, it is sharded like the output, so that it is not gathered needlessly."""
+    rows = [
+        (tuple(d if t.shape[d : d + 1] == (size,) else REPLICATE for t in inputs), (d,), size)
+        for d, size in enumerate(outputs[0].shape)
+    ]
+    return along(inputs, outputs, rows)
+
+
+def whole(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """arange, eye, literals: small, and values depend on the index. Every device creates the whole tensor."""
+    return ()
+
+
+RANDOM = tuple(
+    """
+    aten.native_dropout.default aten.bernoulli.default aten.bernoulli.p aten.rand.default aten.rand_like.default
+    aten.randn.default aten.randn_like.default aten.randint.default aten.randint.low aten.exponential.default
+    aten.uniform.default aten.normal_functional.default
+    """.split()
+)
+"""Kinds that draw random numbers."""
+_CREATION = {
+    **kinds("full zeros ones empty.memory_format new_zeros new_ones new_full new_empty", uniform),
+    **kinds("arange arange.start arange.start_step eye eye.m scalar_tensor", whole),
+    "constant.literal": whole,
+    **kinds("tril triu", each_plane),
+    **dict.fromkeys(RANDOM, each_dim),
+}
 
 
 def linear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
@@ -10,7 +54,7 @@ def linear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     Not through x + 1: every device would add the 1.
     """
     splits = elementwise(inputs, outputs)
-    passes = all(is_floating(t) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
+    passes = all(is_floating(t.dtype) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
     return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
 
 
@@ -22,7 +66,7 @@ def bilinear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     doubles the number of strategies.
     """
     splits = elementwise(inputs, outputs)
-    if not inputs or not is_floating(outputs[0]) or not is_floating(inputs[0]) or not _first_is_tensor(operator):
+    if not (inputs and is_floating(outputs[0].dtype) and is_floating(inputs[0].dtype) and _first_is_tensor(operator)):
         return splits
     scaled = len(inputs) == 1 or (inputs[1].elements == 1 and operator.inputs[0] != operator.inputs[1])
     return (*splits, *(pending_sum(inputs, outputs, (0,)) if scaled else ()))
@@ -68,6 +112,7 @@ _NONLINEAR = tuple(
 _OPTIMIZERS = ("optimizer.adam", "optimizer.adamw", "optimizer.sgd", "optimizer.sgd_momentum")
 
 RULES = {
+    **_CREATION,
     **{f"aten.{kind}": linear for kind in _LINEAR},
     **{f"aten.{kind}": bilinear for kind in _BILINEAR},
     **{f"aten.{kind}": each_dim for kind in _NONLINEAR},

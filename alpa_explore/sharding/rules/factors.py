@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding import spec
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.sharding.strategy import Split
 
 Splits = tuple[Split, ...]
@@ -152,13 +151,8 @@ def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Col
 
 def with_pending_sum(splits: Splits, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
     """`splits`, and that of a pending sum of all inputs where they and the outputs may be one."""
-    passes = inputs and all(is_floating(t) for t in (*inputs, *outputs))
+    passes = inputs and all(is_floating(t.dtype) for t in (*inputs, *outputs))
     return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
-
-
-def is_floating(tensor: Tensor) -> bool:
-    """Whether a tensor may be a pending sum (`spec.is_floating`)."""
-    return spec.is_floating(tensor.dtype)
 
 
 def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -99,10 +99,6 @@ class _Indexed:
         ]
         """(dim of x, dim of the result) of the dims that are not indexed."""
 
-    def index_dim(self, tensor: Tensor, place: int, size: int) -> int:
-        """The dim of an index tensor that is dim `place` of the broadcast index tensors, or REPLICATE."""
-        return broadcast_dim(tensor, place, self.width, size)
-
 
 def index(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """x[i, j, …]: the indexed dims are not sharded; the other dims are spatial, and so are those of the indices."""
@@ -114,7 +110,7 @@ def index(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     rows = [((d, *whole), (o,), x.shape[d]) for d, o in layout.rest]
     for place in range(layout.width):
         size = outputs[0].shape[layout.before + place]
-        cut = tuple(layout.index_dim(t, place, size) for t in indices)
+        cut = tuple(broadcast_dim(t, place, layout.width, size) for t in indices)
         rows.append(((REPLICATE, *cut), (layout.before + place,), size))
     return along(inputs, outputs, rows)
 
@@ -134,7 +130,7 @@ def index_put(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     rows = [((d, *(REPLICATE,) * len(indices), value_dim(o, x.shape[d])), (d,), x.shape[d]) for d, o in layout.rest]
     for place in range(layout.width if operator.arguments[3:4] == (True,) else 0):
         size = max(t.shape[place - layout.width] if len(t.shape) >= layout.width - place else 1 for t in indices)
-        cut = tuple(layout.index_dim(t, place, size) for t in indices)
+        cut = tuple(broadcast_dim(t, place, layout.width, size) for t in indices)
         rows.append(((REPLICATE, *cut, value_dim(layout.before + place, size)), (PARTIAL,), size))
     return along(inputs, outputs, rows)
 

@@ -3,6 +3,7 @@
 from typing import cast
 
 from alpa_explore.graph import Operator
+from alpa_explore.graph.operator import permutation
 from alpa_explore.sharding.rules.factors import (
     Splits,
     Tensors,
@@ -40,15 +41,7 @@ def _inner(source: tuple[int, ...], target: tuple[int, ...]) -> Splits:
 
 def permute(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """Output dim j is input dim order[j]."""
-    rank = len(inputs[0].shape)
-    order = list(range(rank))
-    if operator.kind == "aten.transpose.int":
-        a, b = (cast(int, d) % rank for d in operator.arguments[1:3])
-        order[a], order[b] = b, a
-    elif operator.kind == "aten.t.default":
-        order.reverse()
-    else:
-        order = [d % rank for d in _integers(operator.arguments[1])]
+    order = permutation(operator.kind, operator.arguments, len(inputs[0].shape))
     rows = [((i,), (o,), inputs[0].shape[i]) for o, i in enumerate(order)]
     return with_pending_sum(along(inputs, outputs, rows), inputs, outputs)
 

@@ -15,12 +15,10 @@ from alpa_explore.tracing.custom import gradients, operator
 
 
 @operator(
-    "ctc_loss(Tensor scores, Tensor targets, Tensor frames, Tensor lengths, int blank, bool zero_infinity)"
-    " -> (Tensor, Tensor)",
     lambda scores, targets, *_: (
         scores.new_empty(scores.shape[1]),
         scores.new_empty((*scores.shape[1::-1], 2 * targets.shape[1] + 1)),
-    ),
+    )
 )
 def ctc_loss(
     scores: Tensor, targets: Tensor, frames: Tensor, lengths: Tensor, blank: int, zero_infinity: bool
@@ -39,11 +37,7 @@ def ctc_loss(
     return loss, kept
 
 
-@operator(
-    "ctc_loss_backward(Tensor gradient, Tensor scores, Tensor targets, Tensor frames, Tensor lengths, Tensor loss,"
-    " Tensor alpha, int blank, bool zero_infinity) -> Tensor",
-    lambda gradient, scores, *_: scores.new_empty(scores.shape),
-)
+@operator(lambda gradient, scores, *_: scores.new_empty(scores.shape))
 def ctc_loss_backward(
     gradient: Tensor,
     scores: Tensor,

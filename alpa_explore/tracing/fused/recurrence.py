@@ -26,11 +26,7 @@ def every(like: Tensor, h: Tensor, times: int = 1) -> Tensor:
     return like.new_empty((*like.shape[:2], times * h.shape[1]))
 
 
-@operator(
-    "lstm_recurrence(Tensor gates, Tensor weight, Tensor h, Tensor c, bool reverse) -> (Tensor, Tensor, Tensor,"
-    " Tensor)",
-    lambda gates, weight, h, c, reverse: (every(gates, h), *like(c), every(gates, h), *like(gates)),
-)
+@operator(lambda gates, weight, h, c, reverse: (every(gates, h), *like(c), every(gates, h), *like(gates)))
 def lstm_recurrence(
     gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -49,11 +45,7 @@ def lstm_recurrence(
     return made, c.clone(), cells, active
 
 
-@operator(
-    "lstm_recurrence_backward(Tensor gradient, Tensor weight, Tensor cells, Tensor active, Tensor c, Tensor? last,"
-    " bool reverse) -> (Tensor, Tensor, Tensor)",
-    lambda gradient, weight, cells, active, c, *_: tuple(like(active, c, c)),
-)
+@operator(lambda gradient, weight, cells, active, c, *_: tuple(like(active, c, c)))
 def lstm_recurrence_backward(
     gradient: Tensor, weight: Tensor, cells: Tensor, active: Tensor, c: Tensor, last: Tensor | None, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,10 +65,7 @@ def lstm_recurrence_backward(
     return found, dh, dc.clone()
 
 
-@operator(
-    "gru_recurrence(Tensor gates, Tensor weight, Tensor? bias, Tensor h, bool reverse) -> (Tensor, Tensor)",
-    lambda gates, weight, bias, h, reverse: (every(gates, h), every(gates, h, 4)),
-)
+@operator(lambda gates, weight, bias, h, reverse: (every(gates, h), every(gates, h, 4)))
 def gru_recurrence(
     gates: Tensor, weight: Tensor, bias: Tensor | None, h: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor]:
@@ -96,11 +85,7 @@ def gru_recurrence(
     return made, active
 
 
-@operator(
-    "gru_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, Tensor active, Tensor h, bool reverse)"
-    " -> (Tensor, Tensor, Tensor)",
-    lambda gradient, weight, made, active, h, reverse: (every(active, h, 3), every(active, h, 3), *like(h)),
-)
+@operator(lambda gradient, weight, made, active, h, reverse: (every(active, h, 3), every(active, h, 3), *like(h)))
 def gru_recurrence_backward(
     gradient: Tensor, weight: Tensor, made: Tensor, active: Tensor, h: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,10 +103,7 @@ def gru_recurrence_backward(
     return found, inner, dh
 
 
-@operator(
-    "rnn_recurrence(Tensor gates, Tensor weight, Tensor h, bool reverse, bool relu) -> Tensor",
-    lambda gates, *_: gates.new_empty(gates.shape),
-)
+@operator(lambda gates, *_: gates.new_empty(gates.shape))
 def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu: bool) -> Tensor:
     """Every h, of the shape of `gates` [n, t, hidden]; `weight` [hidden, hidden], `h` [n, hidden]."""
     made = torch.empty_like(gates, memory_format=torch.contiguous_format)
@@ -132,10 +114,7 @@ def rnn_recurrence(gates: Tensor, weight: Tensor, h: Tensor, reverse: bool, relu
     return made
 
 
-@operator(
-    "rnn_recurrence_backward(Tensor gradient, Tensor weight, Tensor made, bool reverse, bool relu) -> (Tensor, Tensor)",
-    lambda gradient, *_: (*like(gradient), gradient.new_empty((gradient.shape[0], gradient.shape[2]))),
-)
+@operator(lambda gradient, *_: (*like(gradient), gradient.new_empty((gradient.shape[0], gradient.shape[2]))))
 def rnn_recurrence_backward(
     gradient: Tensor, weight: Tensor, made: Tensor, reverse: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:

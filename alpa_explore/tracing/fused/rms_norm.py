@@ -19,11 +19,10 @@ from alpa_explore.tracing.custom import gradients, like, operator, wide
 
 
 @operator(
-    "rms_norm(Tensor x, Tensor? weight, float eps, int dims=1) -> (Tensor, Tensor)",
     lambda x, weight, eps, dims=1: (
         x.new_empty(x.shape),
         x.new_empty((*x.shape[:-dims], *(1,) * dims), dtype=wide(x.dtype)),
-    ),
+    )
 )
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, dims: int = 1) -> tuple[Tensor, Tensor]:
     """(y of the shape and dtype of x, rstd in fp32 or wider). The last `dims` dims of x, which are those of `weight`,
@@ -39,10 +38,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, dims: int = 1) -> tup
     return y.to(x.dtype).contiguous(), rstd.contiguous()
 
 
-@operator(
-    "rms_norm_backward(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight, int dims=1) -> Tensor[]",
-    lambda gradient, x, rstd, weight, dims=1: like(x, weight),
-)
+@operator(lambda gradient, x, rstd, weight, dims=1: like(x, weight))
 def rms_norm_backward(gradient: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None, dims: int = 1) -> list[Tensor]:
     """[dx] or, with a weight, [dx, dweight], of the shapes and dtypes of x and weight; `gradient` is that of y."""
     if _fits_fused(x, weight):

@@ -37,10 +37,7 @@ def _shapes(
     ]
 
 
-@operator(
-    "scan(Tensor[] carried, Tensor[] stacked, Tensor[] shared, str body, str backward, bool reverse) -> Tensor[]",
-    _shapes,
-)
+@operator(_shapes)
 def scan(
     carried: _Tensors, stacked: _Tensors, shared: _Tensors, body: str, backward: str, reverse: bool
 ) -> list[Tensor]:

@@ -19,16 +19,14 @@ from torch.nn import functional
 
 from alpa_explore.tracing.custom import gradients, like, operator, wide
 
-_INPUTS = "Tensor x, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? d, Tensor? z, Tensor? bias, bool softplus"
 _Optional = Tensor | None
 
 
 @operator(
-    f"selective_scan({_INPUTS}) -> (Tensor, Tensor)",
     lambda x, delta, a, *_: (
         x.new_empty(x.shape),
         x.new_empty((*x.shape[:2], a.shape[1]), dtype=wide(x.dtype, a.dtype)),
-    ),
+    )
 )
 def selective_scan(
     x: Tensor,
@@ -61,10 +59,7 @@ def selective_scan(
     return made.to(x.dtype), state
 
 
-@operator(
-    f"selective_scan_backward(Tensor gradient, Tensor? last, {_INPUTS}) -> Tensor[]",
-    lambda gradient, last, *inputs: like(*inputs[:-1]),
-)
+@operator(lambda gradient, last, *inputs: like(*inputs[:-1]))
 def selective_scan_backward(
     gradient: Tensor,
     last: _Optional,

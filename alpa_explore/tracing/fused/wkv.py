@@ -20,10 +20,7 @@ _NONE = -1e38
 """The exponent before the first step: no weight at all."""
 
 
-@operator(
-    "wkv(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor",
-    lambda decay, first, key, value: key.new_empty(key.shape),
-)
+@operator(lambda decay, first, key, value: key.new_empty(key.shape))
 def wkv(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """y, of the shape and dtype of `key`. `decay` (below zero) and `first` [c]; `key` and `value` [n, t, c]."""
     made = torch.empty_like(key, memory_format=torch.contiguous_format)
@@ -36,11 +33,7 @@ def wkv(decay: Tensor, first: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return made
 
 
-@operator(
-    "wkv_backward(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
-    lambda gradient, *others: tuple(like(*others)),
-)
+@operator(lambda gradient, *others: tuple(like(*others)))
 def wkv_backward(
     gradient: Tensor, decay: Tensor, first: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

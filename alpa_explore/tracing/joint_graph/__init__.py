@@ -1,8 +1,8 @@
 """The joint graph of a model: one torch.fx graph of its forward and backward pass, traced by AOTAutograd.
 
     calls/            calls of torch and of transformers, replaced by one operator or written in other ones
-    input_checks      tests of values that only refuse bad inputs, taken as passed
-    known_values      values that a model makes from constants alone, which it may read while it is traced
+    input_checks      tests of values that only refuse bad inputs, taken as passed; values that a model makes from
+                      constants alone, which it may read while it is traced
     checkpoints       the modules that a model recomputes by `torch.utils.checkpoint`
     locate            module path, source line and torch function of each call while the model is traced; batch dims
                       of products restored, so that heads can be sharded

@@ -59,13 +59,14 @@ class Checkpoints:
         self.regions.clear()
         self.parts.clear()
         self.chooses = False
-        with ExitStack() as stack:
-            stack.enter_context(patch.object(torchs, "CheckpointFunction", _Reentrant(self)))
-            stack.enter_context(patch.object(torchs, "_checkpoint_without_reentrant_generator", self._other_form))
+        with (
+            patch.object(torchs, "CheckpointFunction", self),
+            patch.object(torchs, "_checkpoint_without_reentrant_generator", self._other_form),
+        ):
             yield
 
-    def reentrant(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """The form that needs an input with a gradient, or else computes none."""
+    def apply(self, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+        """In place of `CheckpointFunction`, the form that needs an input with a gradient, or else computes none."""
         tensors = [value for value in args if isinstance(value, Tensor)]
         if not self.inputs_need_gradients and not any(t.requires_grad for t in tensors):
             with torch.no_grad():
@@ -125,14 +126,3 @@ class Checkpoints:
 def _is_call(function: Any) -> bool:
     """Whether a method is a whole module: its `forward`, or the call of it."""
     return getattr(function, "__name__", "") in ("forward", "__call__", "_wrapped_call_impl", "_call_impl")
-
-
-class _Reentrant:
-    """In place of `CheckpointFunction`."""
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
-
-    def apply(self, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
-        """Run the function."""
-        return self._checkpoints.reentrant(function, args)

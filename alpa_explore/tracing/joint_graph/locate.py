@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph import input_checks
 from alpa_explore.tracing.joint_graph.calls import attention, functions, recurrence
-from alpa_explore.tracing.joint_graph.known_values import KnownValues
+from alpa_explore.tracing.joint_graph.input_checks import KnownValues
 
 aten = torch.ops.aten
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)

@@ -32,7 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as library
 
 from alpa_explore.errors import CancelledError
-from alpa_explore.tracing.autocast.regions import autocast_as_written
+from alpa_explore.tracing.autocast import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
 from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
@@ -88,10 +88,11 @@ def _each(function: Score, scores: Tensor | None, shape: tuple[int, ...]) -> Ten
 @contextmanager
 def plain_flex_attention() -> Iterator[None]:
     """While this is entered, torch's function calls `_attention` in place of its operator, with no compiler."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(library, "flex_attention_hop", _attention))
-        stack.enter_context(patch.object(library, "_validate_device", lambda query, key, value: None))
-        stack.enter_context(patch.object(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True))
+    with (
+        patch.object(library, "flex_attention_hop", _attention),
+        patch.object(library, "_validate_device", lambda query, key, value: None),
+        patch.object(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),
+    ):
         yield
 
 

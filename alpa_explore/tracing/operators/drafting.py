@@ -1,4 +1,4 @@
-"""From the nodes of a joint graph to drafts of operators; nodes that compute nothing are folded away (`folding`).
+"""From the nodes of a joint graph to drafts of operators; nodes that compute nothing are folded away (`drafts.fold`).
 
 `getitem` nodes disappear, because an operator has several outputs. Small tensors written in the model's code become
 `constant.literal` operators, so that the graph holds their values.
@@ -15,8 +15,7 @@ from alpa_explore.graph import counts
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LAYOUT_DEPENDENT, LITERAL
 from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
 from alpa_explore.tracing.joint_graph.trace import JointGraph
-from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor, keys
-from alpa_explore.tracing.operators.folding import fold
+from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor, fold, keys
 from alpa_explore.tracing.symbols import frozen, to_symbol
 from alpa_explore.units import DTYPE_BYTES
 

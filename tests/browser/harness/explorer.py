@@ -7,7 +7,7 @@ from typing import Any
 from alpa_explore_widgets.tab_kinds.panel import css_name
 from playwright.sync_api import Locator
 
-from alpa_explore.plans.file.write import plan_text
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.plan import Plan
 from tests.browser.harness.page import GuardedPage, LabPage
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from alpa_explore.figures.comparisons.search import pareto_frontier, search_figure, search_sentence, search_table
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore.plans.report.compare import NoPlan
 from tests.figures.test_figures import trace_of
 from tests.plans.example import example_plan
 

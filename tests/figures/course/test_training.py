@@ -35,8 +35,8 @@ from alpa_explore.figures.course.training.resharding import resharding_figure
 from alpa_explore.figures.course.training.schedules import RATIOS, schedule_facts, schedule_figure
 from alpa_explore.models.catalog import entry
 from alpa_explore.schedules.catalog import SCHEDULES
-from alpa_explore.sharding.coverage import KindCoverage
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.splits import KindCoverage
 from alpa_explore.uniform_layouts.layouts import layouts
 
 

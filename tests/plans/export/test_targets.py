@@ -13,7 +13,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.export.export import TARGETS, export
-from alpa_explore.plans.export.megatron_settings import pipeline_layout
+from alpa_explore.plans.export.megatron import pipeline_layout
 from alpa_explore.plans.plan import Plan
 from tests.plans.export.targets import assignments, documented, fits, imported, megatron_arguments
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from alpa_explore.errors import PlanFileError, ScheduleError
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.file.schema import plan_schema, unknown_keys
-from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan, load_plan
 from tests.plans.example import example_plan
 from tests.plans.mutation import HUGE, mutated, places, text_of

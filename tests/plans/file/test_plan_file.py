@@ -15,9 +15,9 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
 from alpa_explore.planner.replan import replan
+from alpa_explore.plans.file.document import plan_text, save_plan
 from alpa_explore.plans.file.schema import plan_schema
 from alpa_explore.plans.file.tuning import MAX_BYTES
-from alpa_explore.plans.file.write import plan_text, save_plan
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.store.cache import SolveCache
 from tests.plans.example import example_plan

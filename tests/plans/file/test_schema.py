@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.file.schema import plan_schema, schema_fault
-from alpa_explore.plans.file.write import plan_text
 from tests.plans.example import example_plan
 
 VALUES = (

@@ -85,8 +85,8 @@ def test_operators_that_change_alike_are_one_group_and_the_group_with_the_most_f
         changed = with_operator(changed, 2, place, inputs=("RR",), outputs=("RR",))
     found = compare_plans(PLAN, changed)
     groups = found.groups
-    assert sorted(o.name for g in groups for o in g.operators) == sorted(o.name for o in found.operators)
-    flops = [sum(o.flops for o in g.operators) for g in groups]
+    assert sorted(o.name for g in groups for o in g) == sorted(o.name for o in found.operators)
+    flops = [sum(o.flops for o in g) for g in groups]
     assert flops == sorted(flops, reverse=True)
     assert len(groups) < len(found.operators)
 

@@ -1,7 +1,7 @@
 """Why something that was tried has no plan, in a few words."""
 
 from alpa_explore.errors import InfeasiblePlanError, OptionError
-from alpa_explore.plans.report.tried import NoPlan, reason_of
+from alpa_explore.plans.report.compare import NoPlan, reason_of
 
 GIB = 2**30
 

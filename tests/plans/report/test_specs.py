@@ -2,7 +2,8 @@
 
 import pytest
 
-from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend, spec_lines, spec_phrase
+from alpa_explore.plans.report.specs import axis_sizes, spec_legend, spec_lines, spec_phrase
+from alpa_explore.sharding.spec import read_spec
 
 
 @pytest.mark.parametrize(

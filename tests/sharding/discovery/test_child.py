@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from alpa_explore.sharding.discovery.child import CrashError, run_in_child
+from alpa_explore.sharding.discovery.discover import CrashError, run_in_child
 from tests.waiting import limit_seconds
 
 

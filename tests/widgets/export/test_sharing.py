@@ -22,7 +22,7 @@ from alpa_explore_widgets.session.sources import Sources, device_overrides
 import alpa_explore as ax
 from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.models import catalog
-from alpa_explore.plans.file.write import plan_text
+from alpa_explore.plans.file.document import plan_text
 from alpa_explore.plans.report.tables import layers_table, stages_table
 from alpa_explore.plans.report.timeline_tables import submeshes_table
 from tests.plans.example import example_plan

@@ -12,7 +12,7 @@ from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from alpa_explore_widgets.tabs.history import WhatIfsPanel
 
-from alpa_explore.plans.report.tried import change_text
+from alpa_explore.plans.report.compare import change_text
 from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait, type_and_wait
 
 

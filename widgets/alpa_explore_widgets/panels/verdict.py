@@ -16,7 +16,7 @@ from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import text
-from alpa_explore.plans.report.compare import differences
+from alpa_explore.plans.report.compare import change_text, differences
 from alpa_explore.plans.report.error_bands import (
     band_of,
     bytes_with_band,
@@ -28,7 +28,6 @@ from alpa_explore.plans.report.error_bands import (
 )
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines
-from alpa_explore.plans.report.tried import change_text
 from alpa_explore.sharding.rules.attention import HEAVY
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of

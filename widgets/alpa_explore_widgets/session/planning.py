@@ -18,7 +18,7 @@ from alpa_explore.figures.keys import valid_key
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tried import NoPlan, reason_of
+from alpa_explore.plans.report.compare import NoPlan, reason_of
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.asking.questions import FitSearch

@@ -17,7 +17,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore.plans.report.compare import NoPlan
 from alpa_explore_widgets.session.history import History
 from alpa_explore_widgets.session.settings import Settings
 

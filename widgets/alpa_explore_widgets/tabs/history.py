@@ -10,10 +10,9 @@ from alpa_explore import units
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.compare import differences
+from alpa_explore.plans.report.compare import change_text, differences, tried_table
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
-from alpa_explore.plans.report.tried import change_text, tried_table
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.fields import choice_field, plain_button
 from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers

@@ -10,8 +10,8 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import time_looks
 from alpa_explore.figures.style import in_theme
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.compare import change_text
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.tried import change_text
 from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.fields import plain_button

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures.marks import axis, bars_across
 from alpa_explore.figures.style import OKABE_ITO, Drawing, lines, safe, with_theme
-from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.sharding.splits import KindCoverage
 
 _LOOKS = {"rule": (OKABE_ITO[0], ""), "discovered": (OKABE_ITO[1], "/"), "replicated": (OKABE_ITO[5], "x")}
 

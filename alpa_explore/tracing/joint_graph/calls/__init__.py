@@ -1,7 +1,7 @@
 """Calls that a model makes, replaced while it is traced: by one operator, or by others that have a shape.
 
-attention     torch's attention, by the operator of `tracing.attention`; what is read and written at places of a mask
-huggingface   attention with windows, sinks or soft caps in models of transformers, by that operator
+attention     torch's attention, by the operator of `tracing.attention`; in models of transformers with
+              windows, sinks or soft caps; what is read and written at places of a mask
 experts       routed experts, by the operator of `tracing.experts`
 functions     torch's rms_norm, ctc_loss and embedding_bag, by one operator or a few
 recurrence    torch's LSTM, GRU and RNN, by products and the operators of `tracing.fused.recurrence`

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from alpa_explore.models import routed_experts
 from alpa_explore.models.routed_experts import ACTIVATIONS, Gate
 from alpa_explore.tracing import experts as operator
-from alpa_explore.tracing.autocast.regions import lowered
+from alpa_explore.tracing.autocast import lowered
 
 _HUGGING_FACE = "transformers.integrations.moe"
 _AS_GIVEN = "grouped_mm"

@@ -13,6 +13,7 @@
   mask, as Hugging Face's models do; `attention.SelectedRows` keeps them as rows.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,43 +31,24 @@ _DROPOUT = functional.dropout
 """torch's own functions; the third calls the fourth."""
 
 
-def embedding_bag(
-    input: Tensor,
-    weight: Tensor,
-    offsets: Tensor | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    mode: str = "mean",
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Tensor:
+def embedding_bag(*args: Any, **kwargs: Any) -> Tensor:
     """What torch's function returns. The maximum of bags, and tables that the lookup itself changes, are torch's."""
-    plain = mode in ("sum", "mean") and max_norm is None and padding_idx is None and not scale_grad_by_freq
-    weighed = per_sample_weights is None or mode == "sum"
-    if not plain or not weighed or (input.dim() == 2) == (offsets is not None):
-        whole: Tensor = _BAG(
-            input,
-            weight,
-            offsets,
-            max_norm,
-            norm_type,
-            scale_grad_by_freq,
-            mode,
-            sparse,
-            per_sample_weights,
-            include_last_offset,
-            padding_idx,
-        )
+    call = inspect.signature(_BAG).bind(*args, **kwargs)
+    call.apply_defaults()
+    given = call.arguments
+    input, weight, offsets, mode = (given[name] for name in ("input", "weight", "offsets", "mode"))
+    plain = mode in ("sum", "mean") and given["max_norm"] is None and given["padding_idx"] is None
+    weighed = given["per_sample_weights"] is None or mode == "sum"
+    one_form = (input.dim() == 2) != (offsets is not None)
+    if not (plain and weighed and one_form) or given["scale_grad_by_freq"]:
+        whole: Tensor = _BAG(*args, **kwargs)
         return whole
     rows = functional.embedding(input, weight)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(-1)
+    if given["per_sample_weights"] is not None:
+        rows = rows * given["per_sample_weights"].unsqueeze(-1)
     if offsets is None:
         return rows.sum(1) if mode == "sum" else rows.mean(1)
-    begins = offsets[:-1] if include_last_offset else offsets
+    begins = offsets[:-1] if given["include_last_offset"] else offsets
     positions = torch.arange(input.shape[0], device=input.device)
     bag = torch.searchsorted(begins, positions.to(begins.dtype), right=True) - 1
     sums = torch.zeros((begins.shape[0], weight.shape[1]), dtype=rows.dtype, device=rows.device)

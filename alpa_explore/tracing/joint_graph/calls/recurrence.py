@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.tracing.autocast.regions import lowered
+from alpa_explore.tracing.autocast import lowered
 from alpa_explore.tracing.fused import recurrence
 
 _Run = Callable[[Tensor, Tensor, Tensor | None, Sequence[Tensor], bool], Sequence[Tensor]]

@@ -28,9 +28,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_on
 
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, counts, tensor_refs
 from alpa_explore.graph.loops import LoopBody, body_tensor, dump_body, without_unread
+from alpa_explore.graph.operator import permutation
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.symbols import frozen, permutation, tensors_in
+from alpa_explore.tracing.symbols import frozen, tensors_in
 from alpa_explore.units import DTYPE_BYTES
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name

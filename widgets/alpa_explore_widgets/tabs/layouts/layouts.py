@@ -13,8 +13,8 @@ from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import Figure
+from alpa_explore.plans.report.compare import change_text
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.tried import change_text
 from alpa_explore_widgets.elements.fields import CONTROLS, ChoiceField, choice_field, options, plain_button
 from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.panels.verdict import spare_words

@@ -1,13 +1,16 @@
-"""Wide-ResNet (arXiv 1605.07146) as the paper trains it: a bottleneck ResNet whose inner convolutions are wider.
+"""Classifiers: an MLP, the smallest model with weights that can usefully be sharded, and Wide-ResNet (arXiv 1605.07146)
+as the paper trains it: a bottleneck ResNet whose inner convolutions are wider.
 
 Images are NCHW. Batch norms use batch statistics and keep no running averages, which serve evaluation only: no
 decision of a plan depends on them.
 """
 
+import itertools
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from alpa_explore.models.configs import WideResNetConfig
+from alpa_explore.models.configs import MLPConfig, WideResNetConfig
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
@@ -62,3 +65,19 @@ class WideResNet(nn.Module):
         x = self.stages(F.max_pool2d(x, kernel_size=3, stride=2, padding=1))
         logits = self.classifier(x.mean(dim=(2, 3)))
         return F.cross_entropy(logits.float(), labels)
+
+
+class MLP(nn.Module):
+    """The model with its loss: `forward(features, labels)` is the mean cross-entropy."""
+
+    def __init__(self, config: MLPConfig) -> None:
+        super().__init__()
+        sizes = (config.features, *(config.hidden,) * (config.layers - 1))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.classifier = nn.Linear(config.hidden, config.classes)
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """(N, features) and (N,) class numbers -> scalar loss in float32."""
+        for linear in self.hidden:
+            features = F.relu(linear(features))
+        return F.cross_entropy(self.classifier(features).float(), labels)
