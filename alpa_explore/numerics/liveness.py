@@ -7,16 +7,9 @@ import numpy as np
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
-def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> float:
-    """Largest sum of the `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], inclusive."""
-    if len(sizes) == 0:
-        return 0.0
-    change = np.bincount(np.concatenate((starts, ends + 1)), np.concatenate((sizes, -sizes)))
-    return float(change.cumsum().max())
-
-
-def peak_bytes_of_rows(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
-    """`peak_bytes` for each row of `sizes` [rows, tensors]."""
+def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
+    """For each row of `sizes` [rows, tensors] the largest sum of those alive at one step; tensor i is alive at steps
+    starts[i] … ends[i], inclusive."""
     rows, tensors = sizes.shape
     if tensors == 0:
         return np.zeros(rows)
