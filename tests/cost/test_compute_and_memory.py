@@ -8,7 +8,7 @@ import pytest
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import compute_seconds, kernels_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.numerics.liveness import peak_bytes
+from alpa_explore.intra_op.stage.liveness import peak_bytes
 
 DEVICE = Cluster.parse("1x1:v100").device
 
