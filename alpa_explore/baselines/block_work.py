@@ -33,7 +33,6 @@ from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.recomputation import NONE, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
-from alpa_explore.numerics.liveness import peak_bytes
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.strategy import Strategy
 
@@ -341,10 +340,10 @@ class _Reader:
         return {*layered.held[part]} | shared if part == 0 else {*layered.held[part]} - shared
 
     def _workspace(self, intervals: Intervals, part: int) -> float:
-        """Peak bytes of the temporary tensors that the operators of a part make."""
+        """Workspace of what the operators of a part make."""
         made = [
             (producer := self.graph.tensors[t].producer) is not None and self.layered.layer_of[producer] == part
             for t in intervals.tensors
         ]
-        sizes = np.array([self._local.get(t, 0.0) if m else 0.0 for t, m in zip(intervals.tensors, made, strict=True)])
-        return peak_bytes(intervals.starts, intervals.ends, sizes)
+        sizes = [self._local.get(t, 0.0) if m else 0.0 for t, m in zip(intervals.tensors, made, strict=True)]
+        return float(intervals.workspace(np.array([sizes]))[0])

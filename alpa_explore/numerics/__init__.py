@@ -4,7 +4,6 @@
     compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; Python runs few steps
     vectors         minima of sums over a few columns, for kernels to call: written in vectors
     memory          freed arrays serve the next ones; Python's garbage collector suspended
-    liveness        the peak of live bytes
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
     multiple_choice  one item of each class at the least cost within a capacity
     shortest_paths  of a graph, between all pairs of nodes or from a few

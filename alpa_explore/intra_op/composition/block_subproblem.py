@@ -107,6 +107,11 @@ class BlockSubproblem:
         """Bytes on one device of every output of every operator of the block, each as small as it can be."""
         return np.array([size.min() for _, size in self._outputs])
 
+    @cached_property
+    def most_bytes(self) -> Floats:
+        """The same as large as it can be."""
+        return np.array([size.max() for _, size in self._outputs])
+
     def least_held(self, microbatches: int) -> float:
         """Lower bound on the bytes of weights and of the activations of so many microbatches."""
         if microbatches not in self._least_held:

@@ -28,7 +28,7 @@ from alpa_explore.intra_op.composition.chain_blocks import (
     skipped_over,
 )
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
-from alpa_explore.intra_op.stage.liveness import workspace_intervals
+from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Ints
@@ -68,7 +68,7 @@ class Chain:
     """The members of `breaks` whose two layers share parameters only."""
     parameter_readers: tuple[frozenset[int], ...]
     """For each of `graph.parameters` the fragments that read it."""
-    _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
+    _workspaces: dict[str, tuple[Intervals, Ints]] = field(default_factory=dict, repr=False)
     """By structure key; the same on every mesh, as the two below."""
     _parts: dict[tuple[int, int], tuple[BlockPart, ...]] = field(default_factory=dict, repr=False)
     _sharing_blocks: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict, repr=False)
@@ -168,14 +168,15 @@ class Chain:
             for node, owner in zip(problem.nodes, owners, strict=True)
         )
 
-    def workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-        """Start, end, and position among the outputs of all operators, block after block, of each temporary tensor."""
+    def workspace(self, stage: StageGraph) -> tuple[Intervals, Ints]:
+        """When the tensors that a stage makes are alive, and their positions among the outputs of all operators, block
+        after block."""
         with self._lock:
             if stage.structure_key not in self._workspaces:
                 self._workspaces[stage.structure_key] = self._find_workspace(stage)
             return self._workspaces[stage.structure_key]
 
-    def _find_workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
+    def _find_workspace(self, stage: StageGraph) -> tuple[Intervals, Ints]:
         intervals = workspace_intervals(stage)
         block_of, begins, made = self._outputs
         operators = np.array(stage.operators, dtype=np.int64)
@@ -186,7 +187,7 @@ class Chain:
         position[outputs] = np.arange(len(outputs))
         places = position[list(intervals.tensors)]
         inside = places >= 0
-        return intervals.starts[inside], intervals.ends[inside], places[inside]
+        return intervals.among(inside), places[inside]
 
     @cached_property
     def _outputs(self) -> tuple[Ints, Ints, Ints]:

@@ -36,7 +36,6 @@ from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.numerics.liveness import peak_bytes_of_rows
 from alpa_explore.sharding.spec import legal_specs, local_share
 
 
@@ -122,8 +121,9 @@ class Composer:
         blocks = self.cutter.of_range(first, last)
         if blocks is None:
             return None
-        workspace, constants = self.least_workspace(first, last), self.least_constant_bytes(first, last)
-        equal = Counter(blocks)
+        least = np.concatenate([np.zeros(0), *(block.least_bytes for block in blocks)])
+        workspace = float(self._workspace(first, last, least[None])[0])
+        constants, equal = self.least_constant_bytes(first, last), Counter(blocks)
         return tuple(
             sum(times * block.least_held(held) for block, times in equal.items()) + constants.held(held) + workspace
             for held in counts
@@ -134,10 +134,17 @@ class Composer:
         return self._constants(first, last, self._least_bytes)
 
     def least_workspace(self, first: int, last: int) -> float:
-        """Lower bound on the workspace of every choice of a range that can be cut into blocks."""
+        """Lower bound on the workspace of every choice of a range that can be cut into blocks.
+
+        What is freed of what it holds is as large as it can be, and the rest as small.
+        """
         blocks = self.cutter.of_range(first, last) or ()
-        least = np.concatenate([np.zeros(0), *(block.least_bytes for block in blocks)])
-        return float(self._workspace(first, last, least[None])[0])
+        sizes = np.concatenate([np.zeros(0), *(block.least_bytes for block in blocks)])
+        intervals, outputs = self.chain.workspace(self.stage_of(first, last))
+        held = outputs[intervals.held]
+        most = np.concatenate([np.zeros(0), *(block.most_bytes for block in blocks)])
+        sizes[held] = most[held]
+        return float(self._workspace(first, last, sizes[None])[0])
 
     def size(self, first: int, last: int) -> tuple[int, int]:
         """Variables and constraints of Eq. 1 for a range that is a chain, without those of its constants."""
@@ -265,10 +272,8 @@ class Composer:
 
     def _workspace(self, first: int, last: int, local_bytes: Floats) -> Floats:
         """Workspace of a range whose operators' outputs have these sizes [rows, outputs], block after block."""
-        stage = self.stage_of(first, last)
-        starts, ends, outputs = self.chain.workspace(stage)
-        reserved = self.cutter.model.device.reserved_bytes
-        return peak_bytes_of_rows(starts, ends, local_bytes[:, outputs]) + reserved
+        intervals, outputs = self.chain.workspace(self.stage_of(first, last))
+        return intervals.workspace(local_bytes[:, outputs]) + self.cutter.model.device.reserved_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

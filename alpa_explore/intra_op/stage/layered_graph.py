@@ -16,7 +16,7 @@ from alpa_explore.cost.plain_kernels import as_plain_pytorch, as_software_update
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
-from alpa_explore.graph.counts import is_matrix_product
+from alpa_explore.graph.counts import is_matrix_product, packet
 from alpa_explore.graph.low_precision import in_low_precision
 from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.recomputation import Recomputation
@@ -59,6 +59,8 @@ class LayeredGraph:
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     in_kernel: frozenset[int]
     """The (storage) tensors that kernels of the backward pass compute again in place of reading them."""
+    returns_together: bool
+    """Whether the gradients of weights leave the backward pass together at its end, as torch.compile returns them."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
     tables: frozenset[int]
@@ -88,6 +90,35 @@ class LayeredGraph:
             for position, elements in together.items()
             for tensor in (self.graph.parameters[position].tensor, *self.contributions[position])
         }
+
+    @cached_property
+    def unstored(self) -> frozenset[int]:
+        """The (storage) tensors that stay inside of the kernel that makes them; of `in_kernel` those that no other
+        kernel of the forward pass reads. Log-softmax reads its rows twice: torch.compile stores them."""
+        graph = self.graph
+        outside: set[int] = set()
+        for operator in graph.forward_operators:
+            if not is_view(operator):
+                for base in {self.storage[t] for t in operator.inputs} & self.in_kernel:
+                    maker = graph.tensors[base].producer
+                    if maker is None or operator.fused is None or operator.fused != graph.operators[maker].fused:
+                        outside.add(base)
+        inside = {t for o in graph.operators if not o.stored for t in o.outputs}
+        if self.returns_together:
+            softmax = [o for o in graph.forward_operators if packet(o.kind) == "aten._log_softmax"]
+            inside -= {self.storage[o.inputs[0]] for o in softmax}
+        return frozenset(inside | (self.in_kernel - outside))
+
+    @cached_property
+    def computed_from(self) -> Mapping[int, tuple[int, ...]]:
+        """What kernels compute again or keep to themselves -> the (storage) tensors from which they compute it."""
+        found: dict[int, tuple[int, ...]] = {}
+        for operator in self.graph.operators:
+            for tensor in operator.outputs:
+                if not operator.stored or tensor in self.unstored or tensor in self.in_kernel:
+                    read = (self.storage[t] for t in operator.inputs)
+                    found[tensor] = tuple(dict.fromkeys(b for t in read for b in found.get(t, (t,))))
+        return found
 
     @cached_property
     def stored_beside(self) -> Mapping[int, tuple[tuple[int, ...], int]]:
@@ -217,6 +248,7 @@ def assign_layers_each(
             products=products,
             held=held,
             in_kernel=frozenset(in_kernel),
+            returns_together=plain and software is not None and software.fuses_pointwise,
             contributions=contributions,
             tables=tables,
             spec_constraints=constraints,

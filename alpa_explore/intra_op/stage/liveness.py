@@ -1,8 +1,11 @@
 """When each tensor of a stage is alive while one microbatch runs forward and backward.
 
 The order of execution is: forward operators, then backward operators; before the first backward operator that waits
-for a segment run its recomputed forward operators. Weights, accumulated gradients and held activations are counted
-elsewhere; the other tensors alive are the workspace.
+for a segment run its recomputed forward operators. Weights and accumulated gradients are counted elsewhere. What is
+held for the backward pass is freed behind the last backward operator that reads it, and the rest behind its last
+reader. Autograd computes the backward operators of one forward operator together: what they read and make is alive
+until the last of them has run. What torch.compile makes of a backward pass returns all gradients of weights at its end.
+The workspace is what a microbatch takes at its peak, above what it holds when its forward pass ends.
 """
 
 from __future__ import annotations
@@ -14,9 +17,23 @@ from functools import lru_cache
 import numpy as np
 
 from alpa_explore.graph import Operator, Phase
+from alpa_explore.graph.counts import packet
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.numerics.arrays import Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
+
+
+def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
+    """For each row of `sizes` [rows, tensors] the largest sum of those alive at one step; tensor i is alive at steps
+    starts[i] … ends[i], inclusive."""
+    rows, tensors = sizes.shape
+    if tensors == 0:
+        return np.zeros(rows)
+    steps = int(ends.max()) + 2
+    at = np.concatenate((starts, ends + 1)) + steps * np.arange(rows)[:, None]
+    change = np.bincount(at.ravel(), np.concatenate((sizes, -sizes), axis=1).ravel(), minlength=rows * steps)
+    peaks: Floats = change.reshape(rows, steps).cumsum(axis=1).max(axis=1)
+    return peaks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,21 +43,31 @@ class Intervals:
     tensors: tuple[int, ...]
     starts: Ints
     ends: Ints
+    held: Flags
+    """Whether the tensor is held for the backward pass."""
+
+    def among(self, chosen: Flags) -> Intervals:
+        """Those that are `chosen`."""
+        tensors = tuple(t for t, one in zip(self.tensors, chosen.tolist(), strict=True) if one)
+        return Intervals(tensors=tensors, starts=self.starts[chosen], ends=self.ends[chosen], held=self.held[chosen])
+
+    def workspace(self, sizes: Floats) -> Floats:
+        """For each row of `sizes` [rows, tensors] the workspace, in bytes."""
+        peaks: Floats = peak_bytes(self.starts, self.ends, sizes) - sizes[:, self.held].sum(axis=1)
+        return peaks
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:
-    """Intervals of the storage tensors that operators of the stage produce and that are not held for the backward
-    pass."""
+    """Intervals of the storage tensors that operators of the stage produce. What is held and that no backward operator
+    reads, as what the model returns, is alive to the end."""
     # By tensor, in the order of execution: an interval begins with the first event that makes the tensor, or makes it
     # anew, and ends with the last event before the next one begins.
     tensors, makes, steps = _events(stage)
-    counted = np.ones(len(stage.layered.storage), dtype=np.bool_)
-    counted[list(stage.held)] = False
-    positions = np.flatnonzero(counted[tensors])
-    positions = positions[np.argsort(tensors[positions], kind="stable")]
+    positions = np.argsort(tensors, kind="stable")
     tensors, makes, steps = tensors[positions], makes[positions], steps[positions]
     made = np.flatnonzero(makes > READ)
-    begins = makes == ANEW
+    is_held = np.isin(tensors, stage.held)
+    begins = (makes == ANEW) & ~is_held
     begins[made[np.unique(tensors[made], return_index=True)[1]]] = True
     firsts = np.flatnonzero(begins)
     # Reads before the first interval are of a tensor from outside the stage.
@@ -50,9 +77,58 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
     again = ends < last_events
     ended_by = positions[np.minimum(ends + 1, len(positions) - 1)]
     order = np.lexsort((np.where(again, ended_by, positions[firsts]), ~again))
-    return Intervals(
-        tensors=tuple(tensors[firsts][order].tolist()), starts=steps[firsts][order], ends=steps[ends][order]
+    tensors, starts, ends, held = (
+        tensors[firsts][order],
+        steps[firsts][order],
+        steps[ends][order],
+        is_held[firsts][order],
     )
+    nodes = _autograd_nodes(stage)
+    if stage.layered.returns_together:
+        leaving = {stage.layered.storage[t] for p in stage.parameters for t in stage.layered.contributions[p]}
+        ends[np.isin(tensors, list(leaving))] = len(nodes) - 1
+    else:
+        last_of_node = np.searchsorted(nodes, nodes, side="right") - 1
+        ends = np.where(nodes[ends] < 0, ends, last_of_node[ends])
+        _sum_over_uses(stage, tensors, starts, ends)
+    ends[held & (nodes[ends] < 0)] = len(nodes) - 1
+    return Intervals(tensors=tuple(tensors.tolist()), starts=starts, ends=ends, held=held)
+
+
+def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -> None:
+    """Of a weight that is used several times the first gradient waits for the last, to which it is added: in `ends`."""
+    for position in stage.parameters:
+        terms = {stage.layered.storage[t] for t in stage.layered.contributions[position]}
+        if len(terms) > 1:
+            places = np.flatnonzero(np.isin(tensors, list(terms)))
+            if len(places):
+                ends[places[np.argmin(starts[places])]] = ends[places].max()
+
+
+def _autograd_nodes(stage: StageGraph) -> Ints:
+    """For each step the number of its run of backward operators of one forward operator, ascending; -1 before the
+    backward pass. What adds gradients of several runs is a run of its own."""
+    of_forward, adds = _derived(stage.layered)
+    order = np.array(_execution_order(stage), dtype=np.int64)
+    forward, alone = of_forward[order], adds[order]
+    begins = np.ones(len(order), dtype=np.bool_)
+    begins[1:] = (forward[1:] != forward[:-1]) | alone[1:] | alone[:-1] | (forward[1:] < 0)
+    backward = np.logical_or.accumulate(forward >= 0)
+    return np.where(backward, begins.cumsum(), -1)
+
+
+@lru_cache(maxsize=4)
+def _derived(layered: LayeredGraph) -> tuple[Ints, Flags]:
+    """For all operators: the forward operator of a backward one, -1 for others; whether it adds gradients that
+    backward operators of others made."""
+    operators = layered.graph.operators
+    forward = [-1 if o.forward is None or o.phase is not Phase.BACKWARD else o.forward for o in operators]
+    adds = np.zeros(len(operators), dtype=np.bool_)
+    for operator in operators:
+        if forward[operator.index] >= 0 and packet(operator.kind) == "aten.add" and len(operator.inputs) == 2:
+            makers = (layered.graph.tensors[t].producer for t in operator.inputs)
+            adds[operator.index] = all(m is None or forward[m] != forward[operator.index] for m in makers)
+    return np.array(forward, dtype=np.int64), adds
 
 
 READ, VIEWED, ANEW = 0, 1, 2
@@ -100,14 +176,17 @@ def _touched(layered: LayeredGraph) -> tuple[Ints, Ints, Ints]:
 
 
 def _made(layered: LayeredGraph, operator: Operator) -> Iterator[tuple[int, int]]:
-    for tensor in operator.outputs if operator.stored else ():
+    for tensor in operator.outputs:
         base = layered.storage[tensor]
-        if layered.graph.tensors[base].producer is not None:
+        if base not in layered.unstored and layered.graph.tensors[base].producer is not None:
             yield base, ANEW if base == tensor else VIEWED
 
 
 def _read(layered: LayeredGraph, operator: Operator) -> Iterator[int]:
+    """The storage that an operator reads, or that its kernel reads to compute what it is not given."""
     for tensor in operator.inputs:
         base = layered.storage[tensor]
-        if base not in layered.in_kernel or operator.phase is not Phase.BACKWARD:
+        if base in layered.unstored or (base in layered.in_kernel and operator.phase is Phase.BACKWARD):
+            yield from layered.computed_from[base]
+        else:
             yield base

@@ -37,7 +37,6 @@ from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.numerics.liveness import peak_bytes
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.units import DTYPE_BYTES
 
@@ -210,15 +209,20 @@ class StageProblem:
         return self.totals(choices).workspace_bytes - workspace
 
     def memory_limit(self, microbatches_held: float, limit_bytes: float) -> MemoryLimit:
-        """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
-        alive, and what the software keeps back.
+        """A limit of `limit_bytes` per device: weights and the activations of other microbatches at all times, tensors
+        of the running one while they are alive, and what the software keeps back.
 
         The peak of a choice equals that of its totals (weight + held × activation + workspace bytes), but for its
         `beside_bytes`, which depend on pairs of nodes.
         """
         times = int(self.intervals.ends.max(initial=-1)) + 1
         items = [
-            Item(node=v, start=0, end=max(times, 1), usage=n.weight_bytes + microbatches_held * n.activation_bytes)
+            Item(
+                node=v,
+                start=0,
+                end=max(times, 1),
+                usage=n.weight_bytes + (microbatches_held - (n.kind is NodeKind.OPERATOR)) * n.activation_bytes,
+            )
             for v, n in enumerate(self.nodes)
         ]
         graph = self.stage.layered.graph
@@ -254,5 +258,5 @@ class StageProblem:
     def _workspace(self, choices: tuple[int, ...]) -> float:
         local = self.local_bytes(choices)
         # Storage that begins outside the stage (a view of a received tensor) counts at its sender: size 0 here.
-        sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
-        return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
+        sizes = np.array([[local.get(t, 0.0) for t in self.intervals.tensors]])
+        return float(self.intervals.workspace(sizes)[0])
