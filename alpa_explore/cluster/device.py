@@ -161,6 +161,10 @@ class Device:
         parts."""
         return float(self.peak_flops.get(_PARTS.get(dtype, dtype), self.peak_flops["float32"]))
 
+    def computes_in(self, dtype: str) -> str:
+        """`dtype`, and float32 in place of TF32 where the device has none."""
+        return "float32" if dtype == "tf32" and "tf32" not in self.peak_flops else dtype
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

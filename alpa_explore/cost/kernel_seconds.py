@@ -75,8 +75,9 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     unaligned = table.kind == kinds.index(KernelKind.UNALIGNED_PRODUCT)
     product = (table.kind == kinds.index(KernelKind.PRODUCT)) | grouped | unaligned
     if product.any():
-        peaks = np.array([device.peak(dtype) for dtype in table.dtypes])
-        reached = peaks * [figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
+        dtypes = [device.computes_in(dtype) for dtype in table.dtypes]
+        peaks = np.array([device.peak(dtype) for dtype in dtypes])
+        reached = peaks * [figures.shares.get(dtype, device.matmul_efficiency) for dtype in dtypes]
         # Start and end of a tile take as long in any precision.
         depths = figures.product_depth * (peaks / device.peak("bfloat16"))
         arithmetic[product] = (table.flops / reached[table.dtype])[product] / product_rate(
@@ -85,7 +86,7 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
             grouped=grouped[product],
             # Of plain PyTorch `plain_kernels` knows how operands lie in memory.
             loose=(
-                np.array([dtype in tuning.LOOSE for dtype in table.dtypes])[table.dtype]
+                np.array([dtype in tuning.LOOSE for dtype in dtypes])[table.dtype]
                 | (device.software.plain_loop & (table.counts == 1))
             )[product],
         )

@@ -22,6 +22,7 @@ from alpa_explore.sharding.spec import local_shape
 from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.units import DTYPE_BYTES
 
+_CONVOLUTIONS = ("aten.convolution", "aten.convolution_backward")
 Shape = tuple[int, ...]
 Sizes = tuple[float, ...]
 """(count, m, n, k)."""
@@ -197,8 +198,12 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
 
 
 def kernel_dtype(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """The dtype in which an operator computes."""
-    return (*outputs, *inputs)[0].dtype if operator.low is None else RECIPES[operator.low.recipe].dtype
+    """The dtype in which an operator computes. cuDNN convolves float32 in TF32, as PyTorch allows it by default; of a
+    device without TF32 `Device.computes_in` gives the other dtype."""
+    if operator.low is not None:
+        return RECIPES[operator.low.recipe].dtype
+    dtype = (*outputs, *inputs)[0].dtype
+    return "tf32" if dtype == "float32" and packet(operator.kind) in _CONVOLUTIONS else dtype
 
 
 def cast_elements(

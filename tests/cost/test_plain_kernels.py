@@ -110,6 +110,24 @@ def test_the_backward_pass_of_a_convolution_takes_about_twice_its_forward_pass()
         assert 1.5 < backward / forward < 2.5
 
 
+def convolution_seconds(device: str, dtype: torch.dtype) -> float:
+    """Of a wide convolution, forward and backward."""
+    with torch.device("meta"):
+        model, x = nn.Sequential(*(nn.Conv2d(512, 512, 3, bias=False) for _ in range(2))), torch.randn(64, 512, 56, 56)
+    plan = ax.plan(
+        ax.capture(model.to(dtype), (x.to(dtype),), loss=loss), device, num_microbatches=1, num_layers=1, cache=False
+    )
+    return sum(o.compute_seconds for o in plan.stages[0].operators if o.op.startswith("aten.convolution"))
+
+
+@pytest.mark.parametrize(("device", "low", "slower"), [("h100", torch.bfloat16, 2.0), ("v100", torch.float16, 8.0)])
+def test_a_convolution_in_float32_runs_in_tf32_where_the_device_has_it(device, low, slower) -> None:
+    """Fault: a ResNet in float32 took seven times too long on an H100; PyTorch allows cuDNN TF32 by default."""
+    device = f"1x1:{device}@eager"
+    ratio = convolution_seconds(device, torch.float32) / convolution_seconds(device, low)
+    assert ratio == pytest.approx(slower, rel=0.1)
+
+
 def attention_seconds(device: str, *, masked: bool) -> float:
     """Of the kernels of wide attention, forward and backward, a microbatch."""
 
