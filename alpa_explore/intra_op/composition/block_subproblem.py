@@ -113,13 +113,12 @@ class BlockSubproblem:
         return np.array([size.max() for _, size in self._outputs])
 
     def least_held(self, microbatches: int) -> float:
-        """Lower bound on the bytes of weights and of the activations of so many microbatches."""
+        """Lower bound on the bytes of weights and of the activations of so many microbatches, without those that
+        operators make of the running one."""
         if microbatches not in self._least_held:
-            weights, activations, starts = self._holding
-            bytes_held = (
-                np.minimum.reduceat(weights + microbatches * activations, starts) if len(starts) else np.zeros(0)
-            )
-            self._least_held[microbatches] = float(bytes_held.sum())
+            weights, activations, starts, running = self._holding
+            whole = weights + (microbatches - running) * activations
+            self._least_held[microbatches] = float(np.minimum.reduceat(whole, starts).sum()) if len(starts) else 0.0
         return self._least_held[microbatches]
 
     @cached_property
@@ -128,13 +127,17 @@ class BlockSubproblem:
         return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.owned)
 
     @cached_property
-    def _holding(self) -> tuple[Floats, Floats, Ints]:
-        """Weight and activation bytes of the nodes of the block that hold any, one after the other, and where each node
-        begins."""
-        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.owned)
-        holding = [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
-        weights, activations = ([of_node[i] for of_node in holding] for i in (0, 1))
-        return _concatenated(weights), _concatenated(activations), _starts(weights)
+    def _holding(self) -> tuple[Floats, Floats, Ints, Floats]:
+        """Weight and activation bytes of the nodes of the block that hold any, one after the other; where each node
+        begins; and 1.0 for what operators make."""
+        nodes = [
+            node
+            for v in self.owned
+            if (node := self.problem.nodes[v]).weight_bytes.any() or node.activation_bytes.any()
+        ]
+        weights, activations = [node.weight_bytes for node in nodes], [node.activation_bytes for node in nodes]
+        made = [np.full(len(node.weight_bytes), float(node.kind is NodeKind.OPERATOR)) for node in nodes]
+        return _concatenated(weights), _concatenated(activations), _starts(weights), _concatenated(made)
 
     @cached_property
     def _least_held(self) -> dict[int, float]:

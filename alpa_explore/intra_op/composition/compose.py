@@ -122,10 +122,11 @@ class Composer:
         if blocks is None:
             return None
         least = np.concatenate([np.zeros(0), *(block.least_bytes for block in blocks)])
-        workspace = float(self._workspace(first, last, least[None])[0])
+        intervals, outputs = self.chain.workspace(self.stage_of(first, last))
+        running = float(intervals.peak(least[None, outputs])[0]) + self.cutter.model.device.reserved_bytes
         constants, equal = self.least_constant_bytes(first, last), Counter(blocks)
         return tuple(
-            sum(times * block.least_held(held) for block, times in equal.items()) + constants.held(held) + workspace
+            sum(times * block.least_held(held) for block, times in equal.items()) + constants.held(held) + running
             for held in counts
         )
 

@@ -51,10 +51,14 @@ class Intervals:
         tensors = tuple(t for t, one in zip(self.tensors, chosen.tolist(), strict=True) if one)
         return Intervals(tensors=tensors, starts=self.starts[chosen], ends=self.ends[chosen], held=self.held[chosen])
 
+    def peak(self, sizes: Floats) -> Floats:
+        """For each row of `sizes` [rows, tensors] the most bytes alive at one step."""
+        return peak_bytes(self.starts, self.ends, sizes)
+
     def workspace(self, sizes: Floats) -> Floats:
         """For each row of `sizes` [rows, tensors] the workspace, in bytes."""
-        peaks: Floats = peak_bytes(self.starts, self.ends, sizes) - sizes[:, self.held].sum(axis=1)
-        return peaks
+        above: Floats = self.peak(sizes) - sizes[:, self.held].sum(axis=1)
+        return above
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:
