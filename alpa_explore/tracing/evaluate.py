@@ -13,7 +13,7 @@ division, and one over targets that depend on weights, remains a mean within eac
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,9 @@ from torch import Tensor, nn
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import Operator, TensorKind, TrainingGraph
 from alpa_explore.tracing.aten import draws, run_operator
+from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.fake_model import attribute_named
+from alpa_explore.tracing.inputs.losses import Loss
 
 LOSSES = ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
 """(scores, targets, weight?, reduction, ignored) -> (loss, C)."""
@@ -101,6 +103,21 @@ def run_counted(operator: Operator, values: Values) -> tuple[Tensor, ...]:
     arguments = (*operator.arguments[:3], _SUM, operator.arguments[4])
     total = values[operator.outputs[1]]
     return run_operator(replace(operator, arguments=arguments), values)[0] / total, total
+
+
+def initial_values(
+    graph: TrainingGraph,
+    model: nn.Module,
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | Tensor,
+    loss: Loss = None,
+) -> dict[int, Tensor]:
+    """Tensor index -> value for every tensor that no operator makes, cast to the graph's dtype.
+
+    `model`, `example_inputs` and `loss` are those of the capture, with real values now. CaptureError names a tensor of
+    the graph that the model does not have.
+    """
+    example = flatten_example(model, example_inputs, loss)
+    return {**initial_weights(graph, model), **input_values(graph, example.tensors)}
 
 
 def input_values(graph: TrainingGraph, tensors: Sequence[Tensor]) -> dict[int, Tensor]:

@@ -27,9 +27,8 @@ from alpa_explore.questions.what_if import pinned
 from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, with_counts
+from alpa_explore.tracing.evaluate import evaluate, initial_values, with_counts
 from tests.programs.models import build_any
-from tests.tracing.initial import initial_values
 
 
 @functools.cache

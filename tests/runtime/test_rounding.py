@@ -7,9 +7,8 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.runtime.reference.one_process import OneProcess, rounding_of
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.one_layer import OneLayer
-from tests.tracing.initial import initial_values
 
 
 class Normed(nn.Module):

@@ -11,9 +11,8 @@ from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.sharding.executor import assert_equal, run_sharded
-from tests.tracing.initial import initial_values
 
 MESHES = ((2,), (2, 2))
 NOT_COMPARED = {"aten.empty_like.default", "aten.new_empty.default", "aten.empty.memory_format"}

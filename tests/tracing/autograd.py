@@ -8,9 +8,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.inputs.losses import divide, scalar_loss
-from tests.tracing.initial import initial_values
 
 
 def assert_autograd(

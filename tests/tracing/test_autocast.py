@@ -14,9 +14,8 @@ import alpa_explore as ax
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing import autocast as kernels
 from alpa_explore.tracing.autocast import autocast_as_written
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.tracing.conftest import TinyGPT
-from tests.tracing.initial import initial_values
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 

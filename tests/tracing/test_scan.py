@@ -20,11 +20,10 @@ from alpa_explore.runtime.training import OwnModel, training
 from alpa_explore.runtime.verify import interpreted_differences
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.resizing.rescale import rescale
 from tests.sharding.proof import prove_splits
 from tests.tracing.autograd import assert_autograd
-from tests.tracing.initial import initial_values
 
 SAMPLES, STEPS, SIZE = 4, 5, 6
 

@@ -7,9 +7,8 @@ from torch import nn
 from alpa_explore import models
 from alpa_explore.graph import Phase, verify
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.tracing.autograd import assert_autograd
-from tests.tracing.initial import initial_values
 
 
 @pytest.mark.slow

@@ -11,9 +11,8 @@ from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.graph.written import carried, unwritten, written_warnings
 from alpa_explore.runtime.launch import describe_run, request_of
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.one_layer import OneLayer
-from tests.tracing.initial import initial_values
 
 X = torch.linspace(-1, 1, 32).reshape(4, 8)
 
