@@ -4,10 +4,13 @@ The kernels have imported what lessons import. That a lesson runs in one that ha
 (tests/course/test_site.py, tests/browser/).
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterator
 from datetime import date
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -68,6 +71,20 @@ def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> Non
     resources = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, **limits, kernel_name=NAME, resources=resources).execute()
     assert [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.execution_count is None] == []
+
+
+@pytest.mark.parametrize("notebook", sorted(ROOT.rglob("notebooks/**/*.ipynb")), ids=lambda path: path.stem)
+def test_what_a_notebook_imports_of_the_library_is_there(notebook: Path) -> None:
+    cells = nbformat.read(notebook, as_version=4).cells
+    code = "\n".join(c.source for c in cells if c.cell_type == "code" and not c.source.startswith("%"))
+    missing = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("alpa_explore")
+        for alias in node.names
+        if not hasattr(import_module(str(node.module)), alias.name) and find_spec(f"{node.module}.{alias.name}") is None
+    ]
+    assert missing == []
 
 
 def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
