@@ -9,6 +9,7 @@ import alpa_explore as ax
 from alpa_explore import questions
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.decisions.frontier import FASTEST, TOO_LARGE, choice_names, frontier_figure, frontier_table
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
@@ -41,10 +42,13 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
     assert complete
     assert {p.provenance for p in found} == {Provenance.EXACT}
     points = sorted(found, key=size)
+    # The limit counts the sum alone here: what is held lives for ever, and there is no workspace.
+    held = [
+        Item(node=v, start=0, end=1, usage=node.weight_bytes + HELD * node.activation_bytes)
+        for v, node in enumerate(problem.nodes)
+    ]
     for place in range(0, len(points), 7):
-        # The limit counts the sum alone here: items that live for ever, no workspace.
-        limit = problem.memory_limit(HELD, size(points[place]))
-        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.fixed_bytes)], limit.limit)
+        sums = MemoryLimit.of(held, size(points[place]))
         priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=HELD)
         best = solve_limited(priced, sums)
         assert best.status is Status.OPTIMAL
