@@ -122,7 +122,7 @@ def convolution_seconds(device: str, dtype: torch.dtype) -> float:
 
 @pytest.mark.parametrize(("device", "low", "slower"), [("h100", torch.bfloat16, 2.0), ("v100", torch.float16, 8.0)])
 def test_a_convolution_in_float32_runs_in_tf32_where_the_device_has_it(device, low, slower) -> None:
-    """Fault: it was taken to run on no matrix units, 7 times as long on an H100; PyTorch allows cuDNN TF32 by default."""
+    """Fault: it was priced without matrix units, 7 times as long on an H100; PyTorch allows cuDNN TF32 by default."""
     device = f"1x1:{device}@eager"
     ratio = convolution_seconds(device, torch.float32) / convolution_seconds(device, low)
     assert ratio == pytest.approx(slower, rel=0.1)
