@@ -37,9 +37,10 @@ def run_alpa_explore(*arguments: str) -> str:
     return subprocess.run([command, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def test_the_readme_fits_on_a_screen() -> None:
+def test_the_readme_fits_on_a_screen_and_names_the_two_commands_of_a_new_machine() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 31, "a list of commands belongs to the reference of the website"
+    assert len(lines) <= 32, "a list of commands belongs to the reference of the website"
+    assert {"make explore", "make test"} <= {line.partition("#")[0].strip() for line in lines}
 
 
 @pytest.mark.slow
