@@ -31,7 +31,7 @@ const gradeAnswer = (() => {
     const value = Number(digits) * scale;
     return Number.isFinite(value) ? { value } : { refused: `This exercise asks for ${asks}.` };
   };
-  const slipOf = ({ asks, slips, tolerance, truth, unit }, value) => {
+  const slipOf = ({ asks, slips, tolerance, unit }, value, truth) => {
     if (unit === "share" && value > 1 && truth <= 1 && !close(value, truth * 100, tolerance)) {
       return `A share is 1 at most. This exercise asks for ${asks}.`;
     }
@@ -45,7 +45,7 @@ const gradeAnswer = (() => {
       if (refused) return { refused };
       return {
         same: (other) => close(value, other, quiz.tolerance),
-        slip: () => slipOf(quiz, value),
+        slip: (meant) => slipOf(quiz, value, meant),
         side: () => side(value, quiz.truth),
       };
     },
@@ -71,7 +71,8 @@ const gradeAnswer = (() => {
     if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
     const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
     if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
-    const slip = answer.slip?.();
+    const meant = [quiz.truth, ...quiz.mistakes.map((known) => known.answer)];
+    const slip = answer.slip && meant.map(answer.slip).find(Boolean);
     if (slip) return ["hint", "→ Not marked.", slip];
     return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
   };

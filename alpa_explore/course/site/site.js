@@ -243,6 +243,8 @@
       grade();
     }
     form.querySelector("button.hint").addEventListener("click", (event) => {
+      // A hint begins with what was overlooked in the answer that stands there.
+      if (new FormData(form).get("answer")) grade();
       form.querySelector(".hints li[hidden]")?.removeAttribute("hidden");
       event.target.disabled = !form.querySelector(".hints li[hidden]");
     });
