@@ -87,7 +87,9 @@ def hint(name: object) -> Card:
     who.save()
     shown = [f"{place}. {text}" for place, text in enumerate(hints[: attempts.hints], start=1)]
     if attempts.wrong is not None and (verdict := grade(asked, who.name, attempts.wrong)).state == "wrong":
-        shown.insert(0, f"Your last answer, {asked.kind(numbers).show(verdict.value)}: {verdict.text or 'it is another.'}")
+        shown.insert(
+            0, f"Your last answer, {asked.kind(numbers).show(verdict.value)}: {verdict.text or 'it is another.'}"
+        )
     more = f"`hint({asked.id!r})` again shows the next one." if attempts.hints < len(hints) else "That was the last."
     return Card(look="hint", title=f"{asked.id} {asked.title}: hints", text="\n\n".join([*shown, more]))
 

@@ -98,7 +98,8 @@ def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
     truth = truth_of(exercise, seed)
     if kind.same(value, truth):
         return Verdict(state="right", text=exercise.why(numbers, truth), value=value)
-    mistakes = [(kind.read(mistake.answer), mistake.reason) for mistake in exercise.mistakes(numbers, truth)]
+    found = [(kind.read(mistake.answer), mistake.reason) for mistake in exercise.mistakes(numbers, truth)]
+    mistakes = [(known, reason) for known, reason in found if not isinstance(known, Refusal)]
     for known, reason in mistakes:
         if kind.same(value, known):
             return Verdict(state="wrong", text=reason, value=value)

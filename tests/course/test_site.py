@@ -36,7 +36,6 @@ LIGHT_BYTES = 3e6
 FIGURE = {
     "data": [{"type": "bar", "x": [1]}],
     "layout": {"title": {"text": "One &amp; <br>two"}, "height": 300, "template": {"x": 1}},
-    "frames": [{"name": "1"}],
 }
 
 
@@ -48,7 +47,7 @@ def example_run(tmp_path: Path) -> tuple[Lesson, list[RunCell]]:
     lesson = read_lesson(write(tmp_path / "03_example.ipynb", CELLS))
     runs = []
     for cell in lesson.cells:
-        outputs = [shown({PLOTLY: FIGURE})] if "go.Figure" in cell.source else []
+        outputs = [shown({PLOTLY: FIGURE})] if "of_states" in cell.source else []
         runs.append(RunCell(cell=cell, outputs=outputs))
     return lesson, runs
 
@@ -64,7 +63,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     data = data_of(page)
     assert list(data["quizzes"]) == ["03.1"]
     assert len(data["figures"]) == 1
-    assert data["figures"][0]["frames"] == FIGURE["frames"]
+    assert data["figures"][0]["data"] == FIGURE["data"]
     assert "template" not in data["figures"][0]["layout"], "all figures share those of the themes"
     parts = re.findall(r'<section class="part" id="part-\d+" data-said="[^"]*">(.*?)</section>', page, re.DOTALL)
     starts = [re.search(r"<h[12] id=\"([\w-]+)\"|<form", part)[0] for part in parts]

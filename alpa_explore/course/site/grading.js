@@ -4,6 +4,7 @@ const gradeAnswer = (() => {
   const close = (value, truth, tolerance) =>
     Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
   const whole = (pattern) => new RegExp(`^(?:${pattern})$`);
+  const unquoted = (text, { quotes }) => text.replace(new RegExp(`^[${quotes}]+|[${quotes}]+$`, "g"), "");
   const side = (value, truth) => {
     const word = value > truth ? "large" : "small";
     if (value * truth <= 0) return `It is too ${word}.`;
@@ -13,7 +14,7 @@ const gradeAnswer = (() => {
   };
   // The value of a text, or why it is refused.
   const numberOf = ({ asks, scales, reading }, text) => {
-    const measure = whole(reading.measure).exec(text);
+    const measure = whole(reading.measure).exec(unquoted(text, reading));
     if (!measure) return { refused: `This exercise asks for ${asks}.` };
     let digits = measure[1].replace("−", "-");
     if (whole(reading.either).test(digits)) {
@@ -56,7 +57,7 @@ const gradeAnswer = (() => {
     items({ asks, ordered, reading }, text) {
       const inner = text.replace(new RegExp(reading.around, "g"), "");
       const parts = inner.split(new RegExp(reading.between)).filter(Boolean);
-      const plain = parts.map((part) => part.replace(/^["']+|["']+$/g, ""));
+      const plain = parts.map((part) => unquoted(part, reading));
       if (!plain.length || !plain.every((part) => whole(reading.item).test(part))) {
         return { refused: `This exercise asks for ${asks}, as numbers such as 1, 2.` };
       }
