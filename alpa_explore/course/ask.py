@@ -67,22 +67,29 @@ def exercise(name: object, answer: object = ..., *more: object) -> Card:
         attempts = who.of(asked.id)
         attempts.tries += not attempts.solved
         attempts.solved |= verdict.state == "right"
+        attempts.wrong = verdict.value if verdict.state == "wrong" else None
         who.save()
+    text = f"{verdict.text} `hint({asked.id!r})` helps." if verdict.state == "wrong" else verdict.text
     words = {"right": "right", "wrong": "not yet", "hint": "not marked"}[verdict.state]
-    return Card(look=verdict.state, title=f"{asked.id} {asked.title}: {words}", text=verdict.text)
+    return Card(look=verdict.state, title=f"{asked.id} {asked.title}: {words}", text=text.strip())
 
 
 def hint(name: object) -> Card:
-    """The next hint for an exercise; after the last one, all of them."""
+    """What was overlooked in the last answer, if it was wrong, and the next hint; after the last one, all of them."""
     try:
         asked = exercise_of(name)
     except UnknownNameError as error:
         return _unknown(error)
     who = students.current()
-    attempts, hints = who.of(asked.id), asked.hints(numbers_of(asked, who.name))
+    numbers = numbers_of(asked, who.name)
+    attempts, hints = who.of(asked.id), asked.hints(numbers)
     attempts.hints = min(attempts.hints + 1, len(hints))
     who.save()
     shown = [f"{place}. {text}" for place, text in enumerate(hints[: attempts.hints], start=1)]
+    if attempts.wrong is not None and (verdict := grade(asked, who.name, attempts.wrong)).state == "wrong":
+        shown.insert(
+            0, f"Your last answer, {asked.kind(numbers).show(verdict.value)}: {verdict.text or 'it is another.'}"
+        )
     more = f"`hint({asked.id!r})` again shows the next one." if attempts.hints < len(hints) else "That was the last."
     return Card(look="hint", title=f"{asked.id} {asked.title}: hints", text="\n\n".join([*shown, more]))
 

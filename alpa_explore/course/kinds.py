@@ -104,7 +104,7 @@ class Number(Kind):
         return value
 
     def _from_text(self, text: str) -> float | Refusal:
-        measure = re.fullmatch(READING["measure"], text)
+        measure = re.fullmatch(READING["measure"], text.strip(READING["quotes"]))
         if measure is None:
             return Refusal(hint=f"The answer is text. This exercise asks for {self.asks}.")
         digits = measure[1].replace("−", "-")
@@ -213,7 +213,7 @@ class Items(Kind):
         """The numbers as a tuple, sorted where their order does not count; also from text, or a single one."""
         if isinstance(answer, str):
             inner = re.sub(READING["around"], "", answer)
-            parts = [part.strip("\"'") for part in re.split(READING["between"], inner) if part]
+            parts = [part.strip(READING["quotes"]) for part in re.split(READING["between"], inner) if part]
             answer = [float(part) if re.fullmatch(READING["item"], part) else part for part in parts]
         listed = [answer] if isinstance(answer, Real) else answer
         if not isinstance(listed, Iterable):

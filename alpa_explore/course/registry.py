@@ -67,6 +67,8 @@ class Verdict:
     """'hint': not an answer of this kind, which counts as no attempt."""
     text: str
     """Why it is right, what was overlooked, or what is asked for."""
+    value: Any = None
+    """What the answer was read as; None where it could not be."""
 
 
 @lru_cache(maxsize=256)
@@ -95,12 +97,13 @@ def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
         return Verdict(state="hint", text=value.hint)
     truth = truth_of(exercise, seed)
     if kind.same(value, truth):
-        return Verdict(state="right", text=exercise.why(numbers, truth))
-    for mistake in exercise.mistakes(numbers, truth):
-        read = kind.read(mistake.answer)
-        if not isinstance(read, Refusal) and kind.same(value, read):
-            return Verdict(state="wrong", text=mistake.reason)
-    if slip := kind.slip(value, truth):
-        return Verdict(state="hint", text=slip)
-    side = kind.side(value, truth)
-    return Verdict(state="wrong", text=f"{side} `hint({exercise.id!r})` shows a first step.".strip())
+        return Verdict(state="right", text=exercise.why(numbers, truth), value=value)
+    found = [(kind.read(mistake.answer), mistake.reason) for mistake in exercise.mistakes(numbers, truth)]
+    mistakes = [(known, reason) for known, reason in found if not isinstance(known, Refusal)]
+    for known, reason in mistakes:
+        if kind.same(value, known):
+            return Verdict(state="wrong", text=reason, value=value)
+    for meant in (truth, *(known for known, _ in mistakes)):
+        if slip := kind.slip(value, meant):
+            return Verdict(state="hint", text=slip, value=value)
+    return Verdict(state="wrong", text=kind.side(value, truth), value=value)

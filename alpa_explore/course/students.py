@@ -36,6 +36,8 @@ class Attempts:
     tries: int = 0
     hints: int = 0
     solved: bool = False
+    wrong: Any = None
+    """The last answer, if it was wrong."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,4 +148,5 @@ def _attempts(record: Mapping[str, Any]) -> Attempts:
     return Attempts(
         **{name: count if isinstance(count, int) else 0 for name, count in counts.items()},
         solved=record.get("solved") is True,
+        wrong=record.get("wrong"),
     )

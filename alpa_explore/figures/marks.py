@@ -8,6 +8,7 @@ All marks take `name` (in the legend, unless `listed` is False), `keys` (see `fi
 each mark, a template for all, or None. `looks` are further properties in plotly's words; their types are plotly's.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -399,3 +400,9 @@ def _overlap(a: _Box, b: _Box) -> float:
 def _outside(box: _Box, pixels: tuple[float, float]) -> float:
     whole = (box[2] - box[0]) * (box[3] - box[1])
     return whole - _overlap(box, (0.0, 0.0, *pixels))
+
+
+def on_circle(number: int, count: int) -> tuple[float, float]:
+    """The place of one of `count` nodes on a circle, from the top on, clockwise."""
+    angle = math.pi / 2 - 2 * math.pi * number / count
+    return math.cos(angle), math.sin(angle)

@@ -219,7 +219,7 @@ def layout_of(
 
 class Drawing:
     """A figure without a theme: traces and a `layout_of`. With `around`, `height` is that of the plot alone, and the
-    figure is higher by its margins, of which `around` differ. `frames` are those of an animation."""
+    figure is higher by its margins, of which `around` differ."""
 
     def __init__(self, traces: Sequence[Trace], title: str, *, height: float, **layout: Any) -> None:
         self.traces, self.title, self.height, self.layout = traces, title, height, layout
@@ -244,7 +244,7 @@ def finished(drawn: Drawing, theme: str) -> Figure:
     import plotly.graph_objects as go
 
     layout, height = dict(drawn.layout), drawn.height
-    around, frames = layout.pop("around", None), layout.pop("frames", ())
+    around = layout.pop("around", None)
     whole: Trace = layout_of(drawn.title, theme=theme, height=height, **layout)
     if around is not None:
         margin = whole["margin"] | around
@@ -252,8 +252,8 @@ def finished(drawn: Drawing, theme: str) -> Figure:
         whole |= {"margin": margin, "height": height, "title": whole["title"] | {"y": 1 - 20 / height}}
     known: dict[Any, Any] = {}
     whole = themed(whole, theme, known) | {"template": template(theme).to_plotly_json()}
-    traces, moments = ([themed(part, theme, known) for part in parts] for parts in (drawn.traces, frames))
-    return go.Figure(data=traces, layout=whole, frames=moments or None, _validate=False)
+    traces = [themed(trace, theme, known) for trace in drawn.traces]
+    return go.Figure(data=traces, layout=whole, _validate=False)
 
 
 def themed(value: Any, theme: str, known: dict[Any, Any]) -> Any:

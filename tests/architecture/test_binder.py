@@ -15,7 +15,7 @@ def test_binder_installs_the_torch_that_the_package_asks_for() -> None:
     wanted = next(name for name in PROJECT["dependencies"] if name.startswith("torch=="))
     lines = (BINDER / "requirements.txt").read_text().splitlines()
     assert f"{wanted}+cpu" in lines
-    assert lines[-1] == ".", "the package itself, from the repository's root"
+    assert lines[-1] == ".[hf]", "the package itself with what lesson 14 needs, from the repository's root"
     assert (BINDER / "runtime.txt").read_text().strip() == "python-" + PROJECT["requires-python"].removeprefix(">=")
 
 

@@ -6,20 +6,21 @@ from pathlib import Path
 from typing import Any
 
 FIGURE = """\
-import plotly.graph_objects as go
+from alpa_explore_widgets.course import sliders
 
-steps = [1, 2, 3]
-go.Figure(
-    data=[go.Bar(x=["a", "b"], y=[1, 2], name="bytes")],
-    layout={
-        "title": {"text": "Bytes of two chunks"},
-        "sliders": [{"currentvalue": {"prefix": "n = "}, "steps": [
-            {"label": str(n), "method": "animate", "args": [[str(n)], {"mode": "immediate", "frame": {"duration": 0}}]}
-            for n in steps
-        ]}],
-    },
-    frames=[go.Frame(name=str(n), data=[go.Bar(x=["a", "b"], y=[n, 2 * n])]) for n in steps],
-)"""
+from alpa_explore.figures.course.interactive import of_states, steady
+from alpa_explore.figures.marks import bars
+
+states = {}
+for n in (1, 2, 3):
+    first, second = n, 2 * n
+    states[str(n)] = steady(
+        [bars(["a", "b"], [first, second], "#0072B2")],
+        "Two chunks",
+        height=450,
+    )
+
+sliders(of_states("Bytes", "n", states))"""
 
 CELLS: list[tuple[str, str]] = [
     ("markdown", "# 03 · Example\n\nA ring of *devices*.\n\n*10 minutes. You need nothing.*"),

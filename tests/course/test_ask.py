@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from alpa_explore.course import exercise, hint, points, reveal, solution, student, students
-from alpa_explore.course.registry import EXERCISES, mistakes_of, truth_of
+from alpa_explore.course.definition import Exercise
+from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of, truth_of
 
 RING = EXERCISES["03.1"]
 
@@ -38,8 +39,9 @@ def test_a_typical_mistake_is_explained() -> None:
     student("s1")
     mistake = mistakes_of(RING, "s1")[0]
     card = exercise("03.1", mistake.answer)
-    assert (card.look, card.text) == ("wrong", mistake.reason)
+    assert (card.look, card.text) == ("wrong", f"{mistake.reason} `hint('03.1')` helps.")
     assert points("03") == 0
+    assert exercise("03.1", f"{1e3 * mistake.answer:.9g}").look == "hint", "the same mistake in milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,29 @@ def test_hints_come_in_steps() -> None:
     assert texts[-1] == texts[-2]
 
 
+@pytest.mark.parametrize("asked", EXERCISES.values(), ids=EXERCISES)
+def test_a_hint_begins_with_what_was_overlooked_in_the_last_answer(asked: Exercise) -> None:
+    student("s1")
+    for mistake in mistakes_of(asked, "s1"):
+        exercise(asked.id, mistake.answer)
+        students.desk.cache_clear()  # another session
+        student("s1")
+        shown = hint(asked.id).text
+        assert shown.startswith("Your last answer, ")
+        assert any(one.reason in shown for one in mistakes_of(asked, "s1"))
+        assert asked.hints(numbers_of(asked, "s1"))[0] in shown
+    exercise(asked.id, truth_of(asked, "s1"))
+    assert "last answer" not in hint(asked.id).text, "it was right"
+
+
+def test_a_hint_says_of_another_wrong_answer_how_far_it_is() -> None:
+    exercise("03.1", 1e9)
+    assert "too large" in hint("03.1").text
+    assert "too large" in hint("03.1").text
+    exercise("03.1", "fast")
+    assert "too large" in hint("03.1").text, "that was no answer"
+
+
 def test_a_solution_is_behind_a_fold_with_its_code() -> None:
     card = solution("03.1")
     assert card.text == ""
@@ -133,7 +158,7 @@ def test_names_that_look_alike_are_different_students() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"format": 1, "attempts": {"03.1": {"tries": "x"}, "y": 3}}', "\x00"]
+    "content", ["", "[]", "{", '{"format": 1, "attempts": {"03.1": {"tries": "x", "wrong": {}}, "y": 3}}', "\x00"]
 )
 def test_a_damaged_file_costs_only_what_it_held(content: str, course_folder: Path) -> None:
     course_folder.mkdir()

@@ -81,6 +81,7 @@ def test_another_unit_is_recognised(unit: str, truth: float, answer: float, name
         (Number(unit="B"), "1,234,567 kB", 1234567000),
         (Number(unit="B"), "1,234.5", 1234.5),
         (Number(), "−3", -3),
+        (Number(unit="B"), '"50 GiB"', 50 * 2**30),
     ],
 )
 def test_a_number_in_text_is_read_with_its_unit_and_its_comma(kind: Number, text: str, value: float) -> None:

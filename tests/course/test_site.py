@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from alpa_explore.cli import commands
 from alpa_explore.course.coding.task import tasks
@@ -28,6 +29,7 @@ from alpa_explore.course.site.page import Site, moving_pipeline_html, page_html,
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
 from alpa_explore.course.site.words import SLIDE_WORDS, said, sections_of, terms_of
 from alpa_explore.errors import CourseError
+from alpa_explore.store.cache import default_folder
 from tests.course.example_lesson import CELLS, write
 from tests.plans.example import example_plan
 
@@ -36,7 +38,6 @@ LIGHT_BYTES = 3e6
 FIGURE = {
     "data": [{"type": "bar", "x": [1]}],
     "layout": {"title": {"text": "One &amp; <br>two"}, "height": 300, "template": {"x": 1}},
-    "frames": [{"name": "1"}],
 }
 
 
@@ -48,7 +49,7 @@ def example_run(tmp_path: Path) -> tuple[Lesson, list[RunCell]]:
     lesson = read_lesson(write(tmp_path / "03_example.ipynb", CELLS))
     runs = []
     for cell in lesson.cells:
-        outputs = [shown({PLOTLY: FIGURE})] if "go.Figure" in cell.source else []
+        outputs = [shown({PLOTLY: FIGURE})] if "of_states" in cell.source else []
         runs.append(RunCell(cell=cell, outputs=outputs))
     return lesson, runs
 
@@ -64,7 +65,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     data = data_of(page)
     assert list(data["quizzes"]) == ["03.1"]
     assert len(data["figures"]) == 1
-    assert data["figures"][0]["frames"] == FIGURE["frames"]
+    assert data["figures"][0]["data"] == FIGURE["data"]
     assert "template" not in data["figures"][0]["layout"], "all figures share those of the themes"
     parts = re.findall(r'<section class="part" id="part-\d+" data-said="[^"]*">(.*?)</section>', page, re.DOTALL)
     starts = [re.search(r"<h[12] id=\"([\w-]+)\"|<form", part)[0] for part in parts]
@@ -474,3 +475,21 @@ class TestBuild:
         with pytest.raises(CourseError, match=r"cell 3 \('1 / 0'\): ZeroDivisionError"):
             build_site(tmp_path, tmp_path / "site")
         assert not (tmp_path / "site").exists()
+
+
+def test_the_workflow_keeps_the_cache_of_plans_and_installs_what_the_lessons_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ALPA_EXPLORE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    home = course_folder().parent
+    file = home / ".github" / "workflows" / "course.yml"
+    steps = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]["build"]["steps"]
+    (kept,) = [step["with"]["path"] for step in steps if step.get("uses", "").startswith("actions/cache@")]
+    assert Path(kept).expanduser() == default_folder()
+    commands = " ".join(step.get("run", "") for step in steps)
+    assert '".[hf]"' in commands, "a config of Hugging Face needs transformers"
+    assert ".[hf]" in (home / "binder" / "requirements.txt").read_text(encoding="utf-8")
+    (build,) = [step["run"] for step in steps if "course build" in step.get("run", "")]
+    (uploaded,) = [step["with"]["path"] for step in steps if "upload-pages" in step.get("uses", "")]
+    assert f" -o {uploaded} " in build

@@ -119,7 +119,7 @@ CLAIMS: tuple[Claim, ...] = (
     ("03", "The buckets cost {:.0f} % more", lambda: [100 * (642 * ring(25e6, 8) / ring(2 * P, 8) - 1)]),
     (
         "03",
-        "{:,.0f} buckets of {:.0f} µs are {:.0f} ms",
+        "{:,.0f} buckets of {:.1f} µs are {:.0f} ms",
         lambda: [2 * P / 1e6, ring(1e6, 8) * 1e6, 2 * P / 1e6 * ring(1e6, 8) * 1e3],
     ),
     ("04", "With δ = 0 the answer is {} bytes, with 0.25 it is {}, with 0.5 it is {}", cuts),

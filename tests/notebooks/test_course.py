@@ -132,7 +132,7 @@ def test_the_roads_of_the_index_skip_no_lesson_and_add_up() -> None:
 
 
 NAMES = """
-    A100 H100 V100 CPU GPU NVIDIA NCCL SHARP GPT OSS LM V3 H1 ZB MLP LP P0 RR RS0 S0R GB MB TFLOP PFLOP PFLOPS
+    A100 H100 V100 CPU GPU NVIDIA NCCL SHARP GPT OSS LM V3 H1 ZB MLP LP P0 RR RS0 S0R GB MB TFLOP PFLOP
     ARCHITECTURE
     """.split()
 """Of devices, makers, models, software and files, units, sharding specs as lesson 05 spells them, and two terms that
@@ -162,7 +162,7 @@ def test_the_table_of_the_paper_in_lesson_13_has_the_measured_and_the_stored_thr
     by_gpus = {gpus: dict(zip(table["columns"][1:], row, strict=True)) for gpus, *row in table["rows"]}
     lesson = next(lesson for lesson in LESSONS if lesson.number == "13")
     words = "\n".join(cell.source for cell in lesson.cells)
-    rows = re.findall(r"^\| (\S+) \| (\d+) \| (\S+) PFLOPS \| (\S+) PFLOPS \| (\S+) \|$", words, re.MULTILINE)
+    rows = re.findall(r"^\| (\S+) \| (\d+) \| (\S+) PFLOP/s \| (\S+) PFLOP/s \| (\S+) \|$", words, re.MULTILINE)
     assert len(rows) == 8
     for name, gpus, measured, predicted, ratio in rows:
         family = next(f for f in ("gpt", "moe", "wide_resnet") if name.replace("-", "_").startswith(f))

@@ -4,6 +4,7 @@ const gradeAnswer = (() => {
   const close = (value, truth, tolerance) =>
     Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
   const whole = (pattern) => new RegExp(`^(?:${pattern})$`);
+  const unquoted = (text, { quotes }) => text.replace(new RegExp(`^[${quotes}]+|[${quotes}]+$`, "g"), "");
   const side = (value, truth) => {
     const word = value > truth ? "large" : "small";
     if (value * truth <= 0) return `It is too ${word}.`;
@@ -13,7 +14,7 @@ const gradeAnswer = (() => {
   };
   // The value of a text, or why it is refused.
   const numberOf = ({ asks, scales, reading }, text) => {
-    const measure = whole(reading.measure).exec(text);
+    const measure = whole(reading.measure).exec(unquoted(text, reading));
     if (!measure) return { refused: `This exercise asks for ${asks}.` };
     let digits = measure[1].replace("−", "-");
     if (whole(reading.either).test(digits)) {
@@ -31,7 +32,7 @@ const gradeAnswer = (() => {
     const value = Number(digits) * scale;
     return Number.isFinite(value) ? { value } : { refused: `This exercise asks for ${asks}.` };
   };
-  const slipOf = ({ asks, slips, tolerance, truth, unit }, value) => {
+  const slipOf = ({ asks, slips, tolerance, unit }, value, truth) => {
     if (unit === "share" && value > 1 && truth <= 1 && !close(value, truth * 100, tolerance)) {
       return `A share is 1 at most. This exercise asks for ${asks}.`;
     }
@@ -45,7 +46,7 @@ const gradeAnswer = (() => {
       if (refused) return { refused };
       return {
         same: (other) => close(value, other, quiz.tolerance),
-        slip: () => slipOf(quiz, value),
+        slip: (meant) => slipOf(quiz, value, meant),
         side: () => side(value, quiz.truth),
       };
     },
@@ -56,7 +57,7 @@ const gradeAnswer = (() => {
     items({ asks, ordered, reading }, text) {
       const inner = text.replace(new RegExp(reading.around, "g"), "");
       const parts = inner.split(new RegExp(reading.between)).filter(Boolean);
-      const plain = parts.map((part) => part.replace(/^["']+|["']+$/g, ""));
+      const plain = parts.map((part) => unquoted(part, reading));
       if (!plain.length || !plain.every((part) => whole(reading.item).test(part))) {
         return { refused: `This exercise asks for ${asks}, as numbers such as 1, 2.` };
       }
@@ -71,7 +72,8 @@ const gradeAnswer = (() => {
     if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
     const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
     if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
-    const slip = answer.slip?.();
+    const meant = [quiz.truth, ...quiz.mistakes.map((known) => known.answer)];
+    const slip = answer.slip && meant.map(answer.slip).find(Boolean);
     if (slip) return ["hint", "→ Not marked.", slip];
     return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
   };

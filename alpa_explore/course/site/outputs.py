@@ -29,10 +29,7 @@ class Figures:
     def add(self, figure: Mapping[str, Any]) -> int:
         """Keep a figure without its template, which all share; returns its number."""
         layout = {key: value for key, value in figure.get("layout", {}).items() if key != "template"}
-        kept = {"data": figure.get("data", []), "layout": layout}
-        if frames := figure.get("frames"):
-            kept["frames"] = frames
-        self.data.append(kept)
+        self.data.append({"data": figure.get("data", []), "layout": layout})
         return len(self.data) - 1
 
 

@@ -28,7 +28,7 @@
   let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
-  const SEVERAL = 540; // pixels of a figure with several panels or buttons
+  const SEVERAL = 540; // pixels of a figure with several panels
   const KEY = 45; // pixels of the sign of a name in a legend
   const MANY = 8; // traces: their legend needs room
   const LETTER = 9; // pixels of a letter of a title, in a wide font
@@ -43,19 +43,14 @@
     }
     return value;
   };
-  const themed = ({ data, layout, frames }, active) => {
+  const themed = ({ data, layout }) => {
     const name = theme();
     // Copies: plotly modifies its arguments.
-    const figure = structuredClone({ data, layout, frames });
+    const figure = structuredClone({ data, layout });
     const made = name === "dark" ? recoloured(figure) : figure;
     made.layout.template = structuredClone(templates[name]);
     made.layout.paper_bgcolor = made.layout.plot_bgcolor = ground[name];
     made.layout.font = { ...made.layout.font, color: ink[name] };
-    // plotly draws the active button on a light ground, where light text cannot be read.
-    if (name === "dark") for (const menu of made.layout.updatemenus ?? []) menu.showactive = false;
-    (made.layout.sliders ?? []).forEach((slider, place) => {
-      if (active[place] !== undefined) slider.active = active[place];
-    });
     return made;
   };
   // A title is wrapped for a wide screen; here anew, where the page is narrower. Plotly neither wraps nor cuts it.
@@ -93,7 +88,7 @@
       place.style.height = `${layout.height}px`;
     }
   };
-  // A figure with many labels, panels or buttons is shown smaller on a page that is too narrow for it. A button behind it
+  // A figure with many labels or panels is shown smaller on a page that is too narrow for it. A button behind it
   // gives it its size, in which it scrolls.
   const shrink = (place) => {
     const frame = place.parentElement;
@@ -119,10 +114,9 @@
   };
   const draw = async (place) => {
     const drawn = Boolean(place._fullLayout);
-    const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
-    const figure = themed(figures[Number(place.dataset.figure)], active);
-    const { meta, xaxis2, updatemenus } = figure.layout;
-    const least = meta?.least_width ?? (xaxis2 || updatemenus || figure.data.length > MANY ? SEVERAL : 0);
+    const figure = themed(figures[Number(place.dataset.figure)]);
+    const { meta, xaxis2 } = figure.layout;
+    const least = meta?.least_width ?? (xaxis2 || figure.data.length > MANY ? SEVERAL : 0);
     place.style.minWidth = least ? `${least}px` : "";
     fitTitle(figure, place);
     shrink(place);
@@ -133,11 +127,6 @@
     }
     if (drawn) Plotly.purge(place);
     await Plotly.newPlot(place, { ...figure, config });
-    // What a slider had shown before the theme changed.
-    for (const slider of figure.layout.sliders ?? []) {
-      const step = slider.steps?.[slider.active ?? 0];
-      if (drawn && step && step.method !== "skip") await Plotly[step.method](place, ...step.args);
-    }
     place.dataset.drawn = theme();
   };
   let last = Promise.resolve();
@@ -243,6 +232,8 @@
       grade();
     }
     form.querySelector("button.hint").addEventListener("click", (event) => {
+      // A hint begins with what was overlooked in the answer that stands there.
+      if (new FormData(form).get("answer")) grade();
       form.querySelector(".hints li[hidden]")?.removeAttribute("hidden");
       event.target.disabled = !form.querySelector(".hints li[hidden]");
     });

@@ -4,8 +4,7 @@ Every state that a control can reach is computed beforehand, so that a lesson al
 module `NAME` has `NAME_figure`; what it shows is computed by the library, or by a public function beside it that the
 lesson uses as well.
 
-states           a figure whose slider or menu moves through precomputed states
-interactive      a figure with several controls: its states are drawn when they are asked for, or all for a page
+interactive      a figure with controls: its states are drawn when they are asked for, or all for a page
 planning/        lessons 00 to 07: how a plan is made
 training/        lessons 08 to 17: schedules, memory, attention, experts, resharding, coverage, blocks, layouts
 

@@ -1,4 +1,5 @@
-"""A figure with sliders: the function that draws it and the values that each slider takes.
+"""A figure with sliders: the function that draws it and the values that each slider takes; or states that are drawn
+beforehand, on one slider or in a list.
 
 A notebook draws a state when its sliders ask for it; an offline page holds all states. A state that cannot exist (a
 schedule that needs more microbatches) is the reason why.
@@ -15,11 +16,15 @@ from typing import Any, TypeAlias
 
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import Drawing, Figure, with_theme
+from alpa_explore.figures.style import Drawing, Figure, Trace, with_theme
 
 Value: TypeAlias = int | float | str
 MIME_TYPE = "application/vnd.alpa-explore.interactive+json"
 """Of an output that holds all states of a figure."""
+_TITLE_PIXELS = 86
+"""Height of a title of two lines."""
+_CHARACTERS = 96
+"""Width at which such a title is wrapped: that of the output of a notebook."""
 WHOLE = "ALPA_EXPLORE_ALL_STATES"
 """Environment variable: outputs hold all states, as a page needs them that is read without a kernel."""
 
@@ -124,6 +129,25 @@ class InteractiveFigure:
 def with_controls(label: str, *controls: Control) -> Callable[[Callable[..., Drawing]], InteractiveFigure]:
     """The function that draws a state, as a figure with these controls; for `label` see `InteractiveFigure`."""
     return lambda draw: InteractiveFigure(draw=with_theme(draw), controls=controls, label=label)
+
+
+def of_states(
+    label: str, name: str, states: Mapping[str, Drawing], start: str = "", *, listed: bool = False, plays: bool = False
+) -> InteractiveFigure:
+    """A figure with these states by their names, on a slider or (`listed`) in a list called `name`."""
+    names = tuple(states)
+    first = start or names[0]
+    control = Control("state", name, names, first)
+    if not listed:
+        control = Control("state", name, tuple(range(len(names))), names.index(first), names, plays)
+    drawings = dict(zip(control.values, states.values(), strict=True))
+    return with_controls(label, control)(lambda state: drawings[state])
+
+
+def steady(traces: Sequence[Trace], sentence: str, *, height: float, **layout: Any) -> Drawing:
+    """A state whose title has room for two lines, so that the plot does not move from state to state."""
+    margin = {"t": _TITLE_PIXELS} | layout.pop("margin", {})
+    return Drawing(traces, sentence, height=height, characters=_CHARACTERS, margin=margin, **layout)
 
 
 def _key(indices: Sequence[int]) -> str:

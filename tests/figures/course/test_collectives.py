@@ -42,19 +42,21 @@ def test_no_value_is_added_twice() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_bars_of_the_ring_end_at_the_seconds_of_the_cost_model(theme: str) -> None:
     size, devices = 2**26, 4
-    figure = ring_figure(devices, size, LINK.bandwidth, LINK.latency_seconds, theme=theme)
-    bars = [trace for trace in figure.frames[-1].data if trace.type == "bar"]
+    ring = ring_figure(devices, size, LINK.bandwidth, LINK.latency_seconds)
+    (steps,) = ring.controls
+    assert (steps.values, steps.plays) == (tuple(range(7)), True)
+    figure = ring.state({"state": 6}, theme=theme)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
     total = sum(bar.y[-1] for bar in bars)
     seconds = collective_seconds(StepKind.ALL_REDUCE, size, devices, LINK.bandwidth, LINK.latency_seconds)
     assert total * 1e-3 == pytest.approx(seconds)  # the axis is in ms
-    assert len(figure.frames) == len(figure.layout.sliders[0].steps) == 7
+    assert total * 1e-3 == pytest.approx(figure.layout.yaxis2.range[1] * 1e-3 / 1.05), "the axis has room for it"
 
 
 def test_the_chunk_in_motion_is_where_the_last_step_put_it() -> None:
-    figure = ring_figure(4, 2**20, LINK.bandwidth, LINK.latency_seconds)
-    states = ring_states(4)
-    for state, frame in list(zip(states, figure.frames, strict=True))[1:]:
-        cells, moving = frame.data[0], frame.data[1]
+    ring = ring_figure(4, 2**20, LINK.bandwidth, LINK.latency_seconds)
+    for state, (_, figure) in list(zip(ring_states(4), ring.states(), strict=True))[1:]:
+        cells, moving = figure.data[0], figure.data[1]
         texts = dict(zip(zip(cells.x, cells.y, strict=True), cells.text, strict=True))
         arrived = [texts[place] for place in zip(moving.x, moving.y, strict=True)]
         assert arrived == ["Σ" if state.steps >= 3 else str(state.steps + 1)] * 4
@@ -70,12 +72,9 @@ def test_half_of_the_bandwidth_is_reached_at_the_marked_size() -> None:
 
 def test_the_slider_of_message_sizes_shows_one_number_of_devices_at_a_time() -> None:
     figure = message_sizes_figure({"inside": LINK, "between": Link(bandwidth=1e9, latency_seconds=2e-5)}, (2, 8))
-    steps = figure.layout.sliders[0].steps
-    assert [step.label for step in steps] == ["2", "8"]
-    masks = [step.args[0]["visible"] for step in steps]
-    assert all(sum(mask) == len(figure.data) // 2 for mask in masks)
-    assert not any(a and b for a, b in zip(*masks, strict=True))
-    assert [trace.visible for trace in figure.data] == list(masks[0])
-    times = next(trace for trace in figure.data if trace.name == "inside")
-    expected = [collective_seconds(StepKind.ALL_REDUCE, n, 2, LINK.bandwidth, LINK.latency_seconds) for n in times.x]
-    assert list(times.y) == pytest.approx(expected)
+    (slider,) = figure.controls
+    assert slider.texts == ("2", "8")
+    for place, p in enumerate((2, 8)):
+        times = next(trace for trace in figure.state({"state": place}).data if trace.name == "inside")
+        priced = [collective_seconds(StepKind.ALL_REDUCE, n, p, LINK.bandwidth, LINK.latency_seconds) for n in times.x]
+        assert list(times.y) == pytest.approx(priced)

@@ -42,6 +42,13 @@ def mlp() -> TrainingGraph:
     return microbatch_graph("mlp-tiny", 8)
 
 
+def titles(figure: InteractiveFigure) -> dict[str, str]:
+    """The title of every state, by the name that a reader sees."""
+    (control,) = figure.controls
+    drawn = [state.layout.title.text.replace("<br>", " ") for _, state in figure.states()]
+    return dict(zip(control.shown, drawn, strict=True))
+
+
 def problem(nodes: list[list[float]], edges: dict[tuple[int, int], object]) -> ShardingProblem:
     return ShardingProblem(
         name="by hand",
@@ -71,9 +78,9 @@ def test_the_titles_of_meshes_have_the_bandwidth_of_the_library() -> None:
     figure = meshes_figure(cluster, Submesh(2, 4))
     mesh = logical_mesh(cluster, Submesh(2, 4), (2, 4))
     assert mesh.bandwidth[0] == cluster.between_nodes.bandwidth / 4
-    texts = [annotation.text for annotation in figure.layout.annotations]
+    texts = [annotation.text for annotation in figure.state(figure.start).layout.annotations]
     assert "<b>axis 0, 4 × 2 devices at 781 MB/s</b>" in texts
-    assert [step.label for step in figure.layout.sliders[0].steps] == ["1×8", "2×4", "4×2", "8×1"]
+    assert list(titles(figure)) == ["1×8", "2×4", "4×2", "8×1"]
 
 
 @pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: way.name)
@@ -88,16 +95,15 @@ def test_together_the_devices_compute_every_sample_with_every_weight_once(way) -
     assert len(way.layers(0)) * len(way.slices(0)) / 16 == way.weight_share
 
 
-def test_the_buttons_of_ways_say_what_a_device_holds() -> None:
-    figure = ways_figure(16 * 2.0**30)
-    titles = {b.label: b.args[1]["title.text"] for b in figure.layout.updatemenus[0].buttons}
-    assert "16 GiB" in titles["data"]
-    assert "4 GiB" in titles["tensor"]
-    assert "8 GiB" in titles["data × tensor"]
+def test_the_list_of_ways_says_what_a_device_holds() -> None:
+    said = titles(ways_figure(16 * 2.0**30))
+    assert "16 GiB" in said["data"]
+    assert "4 GiB" in said["tensor"]
+    assert "8 GiB" in said["data × tensor"]
 
 
 def test_the_flops_of_a_step_are_those_of_its_operators(mlp: TrainingGraph) -> None:
-    figure = step_figure({"8": mlp}, "batch:")
+    figure = step_figure({"8": mlp}, "Batch").state({"state": 0})
     shares = sum(sum(trace.y) for trace in figure.data)
     assert shares == pytest.approx(1.0)
     products = next(trace for trace in figure.data if trace.name == "products")
@@ -128,11 +134,10 @@ def test_the_table_of_eq_6_ends_at_the_optimum_of_the_library(mlp: TrainingGraph
 
 
 def test_a_delta_that_is_too_tight_is_a_state_that_says_so(mlp: TrainingGraph) -> None:
-    figure = clustering_figure(mlp, 3, (0.0, 1.0), start=1)
-    titles = [step.args[1]["title.text"] for step in figure.layout.sliders[0].steps]
-    assert "no clustering" in titles[0]
-    assert "G*" in titles[1]
-    assert len(figure.layout.shapes) == 2 + 3, "two cuts between three layers"
+    figure = clustering_figure(mlp, 3, (0.0, 1.0))
+    assert "no clustering" in titles(figure)["0"]
+    assert "G*" in titles(figure)["1"]
+    assert len(figure.state({"state": 1}).layout.shapes) == 2 + 3, "two cuts between three layers"
 
 
 # The workbench.
@@ -159,18 +164,17 @@ def test_the_figure_of_a_choice_says_what_it_costs() -> None:
     assert "in part" in workbench_figure(TRIANGLE, relax(TRIANGLE), theme="dark").layout.title.text
 
 
-def test_the_menu_begins_with_the_dearest_choice() -> None:
-    title = workbench_menu_figure(GREEDY_FAILS).layout.title.text
-    assert "cost 6" in title
-    assert "a cheaper choice exists" in title
+def test_the_list_begins_with_the_dearest_choice() -> None:
+    figure = workbench_menu_figure(GREEDY_FAILS)
+    said = titles(figure)[figure.start["state"]]
+    assert "cost 6" in said
+    assert "a cheaper choice exists" in said
 
 
-def test_the_menu_has_every_choice_and_three_methods() -> None:
-    figure = workbench_menu_figure(TRIANGLE)
-    every, special = figure.layout.updatemenus
-    assert len(every.buttons) == 8
-    assert [button.label for button in special.buttons] == ["greedy", "LP relaxation", "optimum"]
-    costs = [button.args[1]["title.text"].split("cost ")[1].split()[0] for button in every.buttons]
+def test_the_list_has_every_choice_and_three_methods() -> None:
+    said = titles(workbench_menu_figure(TRIANGLE))
+    assert list(said)[8:] == ["greedy", "LP relaxation", "optimum"]
+    costs = [words.split("cost ")[1].split()[0] for words in list(said.values())[:8]]
     assert sorted(map(float, costs)) == sorted(TRIANGLE.evaluate(c) for c in product(range(2), repeat=3))
 
 
@@ -191,7 +195,7 @@ def test_a_table_has_an_entry_for_each_combination_of_the_neighbours() -> None:
     for step in steps:
         assert step.entries == np.prod([(2, 3, 5)[u] for u in step.neighbours], initial=1)
     figure = elimination_figure({"triangle": ([2, 3, 5], [(0, 1), (1, 2), (0, 2)])})
-    assert len(figure.layout.sliders[0].steps) == 3
+    assert len(titles(figure)) == 3
 
 
 # Formulations.
@@ -202,19 +206,20 @@ def test_each_formulation_has_its_size_and_gaps_on_axes_that_all_stages_share() 
     factor = replace(row("factor", 0.3, 2.0, 2.5), variables=200, constraints=100)
     small = compared(auto, factor)
     large = compared(auto, replace(row("independent", 0.3, 2.2, None, 1), variables=40_000))
-    figure = formulations_figure({"small": small, "large": large})
-    variables, constraints, before, after = figure.data[:4]
+    stages = formulations_figure({"small": small, "large": large})
+    figure, beside = stages.state({"state": "small"}), stages.state({"state": "large"})
+    variables, constraints, before, after = figure.data
     assert (variables.x[1], constraints.x[1]) == (200, 100)
     assert list(before.x) == pytest.approx([0, 25])
     assert list(after.x) == [0, 0]
     assert variables.text[0] == "no ILP"
-    assert figure.data[6].text[1] == "illegal"
+    assert beside.data[2].text[1] == "illegal"
     low, high = figure.layout.xaxis.range
+    assert beside.layout.xaxis.range == (low, high)
     assert 10**low <= variables.x[0] < 200
     assert 10**high > 40_000
-    titles = [button.args[1]["title.text"] for button in figure.layout.updatemenus[0].buttons]
-    assert "every formulation reaches the optimum" in titles[0].replace("<br>", " ")
-    assert "independent misses the optimum by 10 %" in titles[1].replace("<br>", " ")
+    assert "every formulation reaches the optimum" in titles(stages)["small"]
+    assert "independent misses the optimum by 10 %" in titles(stages)["large"]
 
 
 # The table of Eq. 3.

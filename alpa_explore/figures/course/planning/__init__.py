@@ -12,5 +12,5 @@ formulations     lesson 06: variables, constraints, seconds and gap of each form
 stage_table_player  lesson 07: F(s, k, d; t_max) of Eq. 3 as the paper has it; a slider for t_max, one that fills it
 
 What a figure shows is computed by the library, or by a public function beside it that the lesson uses as well. Imports
-states and interactive of the room above; not each other.
+interactive of the room above; not each other.
 """

@@ -12,9 +12,9 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.errors import LayeringError
-from alpa_explore.figures.course.states import State, slider_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import at, axis, bars, line, mark, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, heat_scale, ink, stage_color, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Trace, heat_scale, ink, stage_color
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Crossing, Layering, cluster_operators, crossing_bytes, crossings_of
 from alpa_explore.layering.balance import flops_limit
@@ -55,8 +55,7 @@ def clustering_table(flops: Sequence[int], cost: Ints, num_layers: int, delta: f
     return table
 
 
-@with_theme
-def clustering_figure(graph: TrainingGraph, num_layers: int, deltas: Sequence[float], *, start: int = 0) -> Drawing:
+def clustering_figure(graph: TrainingGraph, num_layers: int, deltas: Sequence[float]) -> InteractiveFigure:
     """Above, the bytes that a cut behind each operator would send, the layers and their cuts; in the middle the FLOPs
     of each layer over the mean; below G(k, r), with the way that the optimum takes."""
     forward = graph.forward_operators
@@ -65,7 +64,21 @@ def clustering_figure(graph: TrainingGraph, num_layers: int, deltas: Sequence[fl
     hover = [f"a cut behind {o.name} sends {units.bytes_(b)}" for o, b in zip(forward, after, strict=True)]
     x, sent = list(range(len(after))), [b or None for b in after]
     curve = line(x, sent, ink, 1.5, shape="hv", hover=hover, name="bytes of a cut")
-    states = []
+    powers = [2.0**k for k in range(2, 44, 4) if min(b for b in after if b) / 16 <= 2.0**k <= max(after) * 16]
+    ticks, numbers = {p: units.bytes_(p) for p in powers}, {"tickvals": list(range(num_layers))}
+    common: Trace = {
+        "height": 630,
+        "showlegend": False,
+        "bargap": 0.25,
+        "xaxis": axis(span=(-1, len(flops) + 1), anchor="y", showticklabels=False, showgrid=False),
+        "yaxis": axis("bytes cut", type="log", domain=[0.66, 1.0], ticks=ticks),
+        "xaxis2": axis("layer", (-_LIMIT_ROOM, num_layers - 0.5), standoff=2, anchor="y2", **numbers),
+        "yaxis2": axis("FLOPs / mean", (0, 1.25 * (1 + max(deltas))), domain=[0.37, 0.56]),
+        "xaxis3": axis("k, operators so far", (-1, len(flops)), anchor="y3"),
+        "yaxis3": axis("r", domain=[0.0, 0.25], dtick=1),
+        "margin": {"l": 88},
+    }
+    states = {}
     for delta in deltas:
         try:
             layering: Layering | None = cluster_operators(graph, num_layers, delta=delta)
@@ -73,25 +86,8 @@ def clustering_figure(graph: TrainingGraph, num_layers: int, deltas: Sequence[fl
             layering = None
         table = clustering_table(flops, cost, num_layers, delta)
         traces = [curve, *_layer_marks(layering, sum(flops) / num_layers, num_layers, delta), *_table(table, layering)]
-        sentence, shapes = _sentence(layering, delta), _cuts(layering)
-        states.append(State(label=f"{delta:g}", sentence=sentence, traces=traces, layout={"shapes": shapes}))
-    powers = [2.0**k for k in range(2, 44, 4) if min(b for b in after if b) / 16 <= 2.0**k <= max(after) * 16]
-    ticks, numbers = {p: units.bytes_(p) for p in powers}, {"tickvals": list(range(num_layers))}
-    return slider_figure(
-        states,
-        "delta =",
-        start=start,
-        height=720,
-        showlegend=False,
-        bargap=0.25,
-        xaxis=axis(span=(-1, len(flops) + 1), anchor="y", showticklabels=False, showgrid=False),
-        yaxis=axis("bytes cut", type="log", domain=[0.66, 1.0], ticks=ticks),
-        xaxis2=axis("layer", (-_LIMIT_ROOM, num_layers - 0.5), standoff=2, anchor="y2", **numbers),
-        yaxis2=axis("FLOPs / mean", (0, 1.25 * (1 + max(deltas))), domain=[0.37, 0.56]),
-        xaxis3=axis("k, operators so far", (-1, len(flops)), anchor="y3"),
-        yaxis3=axis("r", domain=[0.0, 0.25], dtick=1),
-        margin={"l": 88},
-    )
+        states[f"{delta:g}"] = steady(traces, _sentence(layering, delta), shapes=_cuts(layering), **common)
+    return of_states("Layers of a model, and the table that finds them, for each delta", "δ", states)
 
 
 def _sentence(layering: Layering | None, delta: float) -> str:

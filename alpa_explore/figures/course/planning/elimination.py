@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, on_circle, slider_figure
-from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, gaps, labels, line, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, with_theme
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
+from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, gaps, labels, line, on_circle, points
+from alpa_explore.figures.style import OKABE_ITO, Trace, empty, faint, ink
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
 
 Edge = tuple[int, int]
@@ -54,16 +54,25 @@ def width(steps: Sequence[EliminationStep]) -> int:
     return max((len(step.neighbours) for step in steps), default=0)
 
 
-@with_theme
-def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]]) -> Drawing:
+def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]]) -> InteractiveFigure:
     """For each graph (its numbers of strategies and its edges), all steps on one slider: on the left the graph, the
     node that goes and its neighbours; on the right the entries of the tables so far."""
-    states: list[State] = []
-    most = 1
-    for name, (sizes, edges) in graphs.items():
-        steps = elimination_steps(sizes, edges)
+    every = {name: elimination_steps(*graph) for name, graph in graphs.items()}
+    most = max(step.entries for steps in every.values() for step in steps)
+    hidden = HIDDEN_AXIS | {"range": [-1.25, 1.25]}
+    common: Trace = {
+        "height": 430,
+        "xaxis": {"domain": [0, 0.52], **hidden},
+        "yaxis": hidden | {"anchor": "x"},
+        "xaxis2": axis("node, in the order of elimination", domain=[0.64, 1], anchor="y2", type="category"),
+        "yaxis2": axis("entries of its table", (0, math.log10(most) + 0.4), anchor="x2", type="log", dtick=1),
+        "showlegend": False,
+        "bargap": 0.25,
+    }
+    states = {}
+    for name, steps in every.items():
+        sizes, edges = graphs[name]
         entries = [step.entries for step in steps]
-        most = max(most, *entries)
         for number, step in enumerate(steps):
             done = [entry if place <= number else None for place, entry in enumerate(entries)]
             texts = ["" if entry is None else units.count(entry) for entry in done]
@@ -78,20 +87,8 @@ def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]
                 f"{units.count(math.prod(sizes))} choices."
             )
             traces = [*_graph(sizes, edges, steps, number), tables]
-            states.append(State(label=f"{name} {number + 1}", sentence=sentence, traces=traces))
-    hidden = HIDDEN_AXIS | {"range": [-1.25, 1.25]}
-    span = (0, math.log10(most) + 0.4)
-    return slider_figure(
-        states,
-        "step:",
-        height=520,
-        xaxis={"domain": [0, 0.52], **hidden},
-        yaxis=hidden | {"anchor": "x"},
-        xaxis2=axis("node, in the order of elimination", domain=[0.64, 1], anchor="y2", type="category"),
-        yaxis2=axis("entries of its table", span, anchor="x2", type="log", dtick=1),
-        showlegend=False,
-        bargap=0.25,
-    )
+            states[f"{name} {number + 1}"] = steady(traces, sentence, **common)
+    return of_states("Eliminating the nodes of a graph one by one", "Step", states, plays=True)
 
 
 def _graph(sizes: Sequence[int], edges: Sequence[Edge], steps: Sequence[EliminationStep], number: int) -> list[Trace]:

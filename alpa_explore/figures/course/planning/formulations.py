@@ -5,26 +5,36 @@ from collections.abc import Mapping
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.course.states import State, menu_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import axis, bars_across, labels
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Trace
 from alpa_explore.formulations.comparison import Comparison
 
 _ROOM = 0.75
 """Decades to the right of the longest bar of a logarithmic axis: the values stand there."""
-_BUTTONS_BELOW = 64
-"""Pixels between the plot and its buttons: the numbers and the titles of the axes stand there."""
 
 
-@with_theme
-def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
-    """A button for each stage; two panels: variables (hatched: constraints), and the gap of the answer (hatched: before
+def formulations_figure(comparisons: Mapping[str, Comparison]) -> InteractiveFigure:
+    """A list of the stages; two panels: variables (hatched: constraints), and the gap of the answer (hatched: before
     its repair)."""
     rows = [row for comparison in comparisons.values() for row in comparison.rows]
     gaps = [gap for c in comparisons.values() for row in c.rows for gap in (c.gap(row), c.gap_before(row) or 0.0)]
     counts = [size for row in rows for size in (row.variables, row.constraints) if size]
     sizes = [math.floor(math.log10(min(counts))), math.log10(max(counts)) + _ROOM]
-    states = []
+    small, decades = {"standoff": 6, "size": 12}, {"type": "log", "dtick": 1}
+    gap_span = (0.0, 140 * max(*gaps, 1e-3))
+    common: Trace = {
+        "height": 420,
+        "barmode": "group",
+        "bargap": 0.25,
+        "showlegend": False,
+        "meta": {"least_width": tuning.LABELLED_PIXELS},
+        "xaxis": axis("variables; hatched: constraints", sizes, domain=[0.0, 0.44], **decades, **small),
+        "xaxis2": axis("% above the optimum; hatched: before repair", gap_span, domain=[0.52, 0.94], nticks=5, **small),
+        "yaxis": {"autorange": "reversed", "showgrid": False},
+        "margin": {"l": 96},
+    }
+    states = {}
     for name, comparison in comparisons.items():
         worst = max(comparison.rows, key=comparison.gap)
         gap = comparison.gap(worst)
@@ -33,25 +43,8 @@ def formulations_figure(comparisons: Mapping[str, Comparison]) -> Drawing:
             f"{name}: Eq. 1 has {comparison.pairs:,} variables for {comparison.nodes} nodes and {comparison.edges} "
             f"edges; {missed if gap > 0 else 'every formulation reaches the optimum'}."
         )
-        states.append(State(label=name, sentence=sentence, traces=_bars(comparison, 1.01 * 10.0 ** sizes[0])))
-    small, decades = {"standoff": 6, "size": 12}, {"type": "log", "dtick": 1}
-    gap_span = (0.0, 140 * max(*gaps, 1e-3))
-    axes: Trace = {
-        "xaxis": axis("variables; hatched: constraints", sizes, domain=[0.0, 0.44], **decades, **small),
-        "xaxis2": axis("% above the optimum; hatched: before repair", gap_span, domain=[0.52, 0.94], nticks=5, **small),
-    }
-    return menu_figure(
-        states,
-        height=500,
-        buttons_below=_BUTTONS_BELOW,
-        barmode="group",
-        bargap=0.25,
-        showlegend=False,
-        meta={"least_width": tuning.LABELLED_PIXELS},
-        yaxis={"autorange": "reversed", "showgrid": False},
-        margin={"l": 96},
-        **axes,
-    )
+        states[name] = steady(_bars(comparison, 1.01 * 10.0 ** sizes[0]), sentence, **common)
+    return of_states("Formulations of the sharding problem of a stage: size and gap", "Stage", states, listed=True)
 
 
 def _bars(comparison: Comparison, least: float) -> list[Trace]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
-from alpa_explore.figures.course.states import State, slider_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import HIDDEN_AXIS, at, labels, note, points
-from alpa_explore.figures.style import Drawing, Trace, faint, ink, ink_on, stage_color, with_theme
+from alpa_explore.figures.style import Trace, faint, ink, ink_on, stage_color
 
 _LEAST_WIDTH = 680
 """Pixels; the words above the two panels would run into each other on fewer."""
@@ -24,34 +24,32 @@ def axis_groups(shape: tuple[int, int], axis: int) -> list[list[int]]:
     return groups
 
 
-@with_theme
-def meshes_figure(cluster: Cluster, submesh: Submesh) -> Drawing:
+def meshes_figure(cluster: Cluster, submesh: Submesh) -> InteractiveFigure:
     """A slider over the a × b meshes with a · b devices. A panel for each axis: the nodes of the submesh as rows of
     devices; devices of one group have the same colour and letter."""
     devices = submesh.devices
     shapes = [(a, devices // a) for a in range(1, devices + 1) if devices % a == 0]
-    states = []
+    axis = HIDDEN_AXIS | {"range": [-0.7, submesh.devices_per_node - 0.3]}
+    rows = HIDDEN_AXIS | {"range": [submesh.nodes - 0.4, -1.1]}
+    common: Trace = {
+        "height": 170 + 62 * submesh.nodes,
+        "xaxis": {"domain": [0.04, 0.48], **axis},
+        "xaxis2": {"domain": [0.56, 1.0], "anchor": "y2", **axis},
+        "yaxis": rows,
+        "yaxis2": {"anchor": "x2", **rows},
+        "showlegend": False,
+        "margin": {"b": 16},
+        "meta": {"least_width": _LEAST_WIDTH},
+    }
+    states = {}
     for shape in shapes:
         mesh = logical_mesh(cluster, submesh, shape)
         parts = [_axis_words(mesh, axis) for axis in (0, 1)]
         sentence = f"Logical mesh {units.shape(shape)} of the submesh {submesh}: {parts[0]}; {parts[1]}."
-        traces, layout = [_panel(mesh, submesh, axis) for axis in (0, 1)], _frames(submesh, parts)
-        states.append(State(label=units.shape(shape), sentence=sentence, traces=traces, layout=layout))
-    start = next(n for n, shape in enumerate(shapes) if shape == (submesh.nodes, submesh.devices_per_node))
-    axis = HIDDEN_AXIS | {"range": [-0.7, submesh.devices_per_node - 0.3]}
-    rows = HIDDEN_AXIS | {"range": [submesh.nodes - 0.4, -1.1]}
-    return slider_figure(
-        states,
-        "logical mesh",
-        start=start,
-        height=260 + 62 * submesh.nodes,
-        xaxis={"domain": [0.04, 0.48], **axis},
-        xaxis2={"domain": [0.56, 1.0], "anchor": "y2", **axis},
-        yaxis=rows,
-        yaxis2={"anchor": "x2", **rows},
-        showlegend=False,
-        meta={"least_width": _LEAST_WIDTH},
-    )
+        traces, layout = [_panel(mesh, submesh, number) for number in (0, 1)], _frames(submesh, parts)
+        states[units.shape(shape)] = steady(traces, sentence, **common, **layout)
+    start = units.shape((submesh.nodes, submesh.devices_per_node))
+    return of_states("The groups of devices along each axis of a logical mesh", "Logical mesh", states, start)
 
 
 def _axis_words(mesh: LogicalMesh, axis: int) -> str:

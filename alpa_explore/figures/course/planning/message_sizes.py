@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from alpa_explore import units
 from alpa_explore.cluster.device import Link
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.figures.course.states import State, slider_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import axis, line, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace
 from alpa_explore.sharding.reshard import StepKind
 
 _SIZES = tuple(2.0**power for power in range(10, 35))
@@ -25,26 +25,16 @@ def half_bytes(devices: int, link: Link) -> float:
     return devices * link.latency_seconds * link.bandwidth
 
 
-@with_theme
 def message_sizes_figure(
     links: Mapping[str, Link], devices: Sequence[int], kind: StepKind = StepKind.ALL_REDUCE
-) -> Drawing:
+) -> InteractiveFigure:
     """Above, seconds over bytes for each link (both logarithmic), a circle at n½; below, the share of the link's
     bandwidth that is reached. A slider changes p."""
-    states = [_state(links, p, kind) for p in devices]
-    sizes = {2.0**k: units.bytes_(2.0**k) for k in range(10, 35, 4)}
-    times = {10.0**k: units.seconds(10.0**k) for k in range(-6, 3)}
-    return slider_figure(
-        states,
-        "devices p =",
-        height=620,
-        xaxis=axis("bytes of the tensor on one device", ticks=sizes, type="log", anchor="y2"),
-        yaxis=axis("time", (-5.6, 1.6), ticks=times, type="log", domain=[0.42, 1.0]),
-        yaxis2=axis("of the bandwidth", (0, 1.05), domain=[0.0, 0.32], tickformat=".0%"),
-    )
+    states = {str(p): _state(links, p, kind) for p in devices}
+    return of_states(f"Time of an {kind.value} against the bytes of the tensor", "Devices p", states)
 
 
-def _state(links: Mapping[str, Link], p: int, kind: StepKind) -> State:
+def _state(links: Mapping[str, Link], p: int, kind: StepKind) -> Drawing:
     traces: list[Trace] = []
     words = []
     sizes, written = list(_SIZES), [units.bytes_(n) for n in _SIZES]
@@ -61,9 +51,8 @@ def _state(links: Mapping[str, Link], p: int, kind: StepKind) -> State:
         shares = [m / t for m, t in zip(moving, seconds, strict=True)]
         reached = [f"{name}, {n}: {units.percent(s)}" for n, s in zip(written, shares, strict=True)]
         group, alone = {"legendgroup": name}, {"legendgroup": name, "listed": False}
-        named = {"text": [f"n½ {half}"], "textposition": "top left", "mode": "markers+text"}
-        both = [f"{name}: latency and bytes take {units.seconds(waiting)} each"]
-        circle = {"hover": both, "edge": (None, 2), **named, **alone}
+        both = [f"n½ {half} {name}: latency and bytes take {units.seconds(waiting)} each"]
+        circle = {"hover": both, "edge": (None, 2), **alone}
         traces += [
             line(sizes, seconds, color, 2.5, dash, name=name, hover=hover, **group),
             line(sizes, [waiting] * len(sizes), color, 1, "dot", name="latency alone", **alone),
@@ -73,4 +62,13 @@ def _state(links: Mapping[str, Link], p: int, kind: StepKind) -> State:
         ]
     reach = f"half of the bandwidth is reached at {' and '.join(words)}."
     sentence = f"{kind.value.capitalize()} among {p} devices: {reach}"
-    return State(label=str(p), sentence=sentence, traces=traces)
+    ticks = {2.0**k: units.bytes_(2.0**k) for k in range(10, 35, 4)}
+    times = {10.0**k: units.seconds(10.0**k) for k in range(-6, 3)}
+    return steady(
+        traces,
+        sentence,
+        height=530,
+        xaxis=axis("bytes of the tensor on one device", ticks=ticks, type="log", anchor="y2"),
+        yaxis=axis("time", (-5.6, 1.6), ticks=times, type="log", domain=[0.42, 1.0]),
+        yaxis2=axis("of the bandwidth", (0, 1.05), domain=[0.0, 0.32], tickformat=".0%"),
+    )

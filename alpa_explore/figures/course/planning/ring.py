@@ -10,9 +10,9 @@ in the same way for p − 1 steps (all numbers modulo p). Each step moves 1/p of
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, on_circle, play_figure
-from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, note, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, heat_scale, with_theme
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
+from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, note, on_circle, points
+from alpa_explore.figures.style import OKABE_ITO, Trace, empty, faint, heat_scale
 
 _CHUNK = 0.17
 """Width of a chunk, where the radius of the ring is 1."""
@@ -48,9 +48,8 @@ def ring_states(devices: int) -> list[RingState]:
     return states
 
 
-@with_theme
-def ring_figure(devices: int, tensor_bytes: float, bandwidth: float, latency_seconds: float) -> Drawing:
-    """The ring on the left, the seconds so far on the right; a frame a step.
+def ring_figure(devices: int, tensor_bytes: float, bandwidth: float, latency_seconds: float) -> InteractiveFigure:
+    """The ring on the left, the seconds so far on the right; a slider moves, and plays, the steps.
 
     A cell is a chunk on a device: its number says how many devices' values are in it, Σ that all are.
     """
@@ -61,28 +60,26 @@ def ring_figure(devices: int, tensor_bytes: float, bandwidth: float, latency_sec
         "reduce-scatter": f"Reduce-scatter: each device sends {moved} to the next, which adds it.",
         "all-gather": f"All-gather: each device passes a finished chunk of {moved} to the next.",
     }
-    states = []
+    _, unit = units.seconds_axis(total)
+    common: Trace = {
+        "height": 480,
+        "xaxis": {"domain": [0, 0.62], "range": [-1.55, 1.55], **HIDDEN_AXIS},
+        "yaxis": {"range": [-1.35, 1.35], **HIDDEN_AXIS},
+        "xaxis2": axis("step", domain=[0.74, 1.0], anchor="y2", dtick=1),
+        "yaxis2": axis(f"time so far ({unit})", (0, 1.05 * total / units.seconds_axis(total)[0]), anchor="x2"),
+        "annotations": _arrows(devices),
+        "barmode": "stack",
+        "bargap": 0.15,
+        "legend": {"x": 0.74},
+        "meta": {"least_width": _LEAST_WIDTH},
+    }
+    states = {}
     for state in ring_states(devices):
         spent = units.seconds(state.steps * (alpha + beta))
         words = f"{sentences[state.phase]} {spent} of {units.seconds(total)}."
         traces = [_cells(state, devices), _moving(state, devices), *_time(state, devices, alpha, beta)]
-        states.append(State(label=str(state.steps), sentence=words, traces=traces))
-    _, unit = units.seconds_axis(total)
-    return play_figure(
-        states,
-        "steps done:",
-        milliseconds=1200,
-        height=560,
-        xaxis={"domain": [0, 0.62], "range": [-1.55, 1.55], **HIDDEN_AXIS},
-        yaxis={"range": [-1.35, 1.35], **HIDDEN_AXIS},
-        xaxis2=axis("step", domain=[0.74, 1.0], anchor="y2", dtick=1),
-        yaxis2=axis(f"time so far ({unit})", anchor="x2", rangemode="tozero"),
-        annotations=_arrows(devices),
-        barmode="stack",
-        bargap=0.15,
-        legend={"x": 0.74},
-        meta={"least_width": _LEAST_WIDTH},
-    )
+        states[str(state.steps)] = steady(traces, words, **common)
+    return of_states("An all-reduce on a ring, step by step", "Steps done", states, plays=True)
 
 
 def _cell(device: int, chunk: int, devices: int) -> tuple[float, float]:
@@ -106,9 +103,9 @@ def _cells(state: RingState, devices: int) -> Trace:
 
 
 def _moving(state: RingState, devices: int) -> Trace:
-    """Chunk j, which has arrived at device j + steps: plotly moves its frame along the ring from state to state."""
+    """Chunk j, which has arrived at device j + steps, in a frame."""
     places = [_cell((chunk + state.steps) % devices, chunk, devices) for chunk in range(devices)]
-    looks = {"ids": [str(chunk) for chunk in range(devices)], "name": "just moved", "listed": False, "edge": (None, 3)}
+    looks = {"name": "just moved", "listed": False, "edge": (None, 3)}
     return points([x for x, _ in places], [y for _, y in places], OKABE_ITO[5], "square-open", 30, **looks)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.course.states import State, state_figure
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure, steady
 from alpa_explore.figures.marks import axis, bars, cells, inside, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, hatching, heat_scale, ink, with_theme
 from alpa_explore.numerics.arrays import Floats
@@ -229,8 +228,9 @@ def _figure(problem: _Problem, number: int, step: int, best: bool) -> Drawing:
         traces += [trace | {"xaxis": f"x{panel + 2}", "yaxis": f"y{panel + 2}"} for trace in of_panel]
     low = 1e3 * min(0.9 * known[0][0], 0.98 * table.t_max)
     sentence = f"t_max {units.seconds(table.t_max)}: {words}"
-    return state_figure(
-        State(label="", sentence=sentence, traces=traces),
+    return steady(
+        traces,
+        sentence,
         height=640,
         showlegend=False,
         meta={"least_width": tuning.LABELLED_PIXELS},

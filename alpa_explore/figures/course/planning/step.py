@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, slider_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import axis, bars
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, ink, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Trace, ink
 from alpa_explore.graph import Phase, TrainingGraph
 
 _PRODUCTS = ("mm", "bmm", "linear", "convolution", "einsum")
@@ -28,10 +28,11 @@ def flops_by_family(graph: TrainingGraph) -> dict[str, dict[str, int]]:
     return table
 
 
-@with_theme
-def step_figure(graphs: Mapping[str, TrainingGraph], name: str) -> Drawing:
+def step_figure(graphs: Mapping[str, TrainingGraph], name: str) -> InteractiveFigure:
     """Stacked bars of a phase each; the slider `name` moves through the graphs."""
-    states = []
+    axes: Trace = {"xaxis": {"type": "category"}, "yaxis": axis("share of the FLOPs", (0, 0.9), tickformat=".0%")}
+    common: Trace = {"barmode": "stack", "bargap": 0.4, "uniformtext": {"minsize": 10, "mode": "hide"}, **axes}
+    states = {}
     for label, graph in graphs.items():
         table = flops_by_family(graph)
         total = sum(sum(row.values()) for row in table.values())
@@ -49,6 +50,5 @@ def step_figure(graphs: Mapping[str, TrainingGraph], name: str) -> Drawing:
             looks = {"text": texts, "textfont": {"color": "#ffffff" if kind == "products" else ink}}
             shares = [f / total for f in flops]
             traces.append(bars(list(table), shares, color, shape, name=kind, hover=hover, **looks))
-        states.append(State(label=label, sentence=sentence, traces=traces))
-    axes: Trace = {"xaxis": {"type": "category"}, "yaxis": axis("share of the FLOPs", (0, 0.9), tickformat=".0%")}
-    return slider_figure(states, name, barmode="stack", bargap=0.4, uniformtext={"minsize": 10, "mode": "hide"}, **axes)
+        states[label] = steady(traces, sentence, height=400, **common)
+    return of_states("FLOPs of a training step by phase and kind of operator", name, states)

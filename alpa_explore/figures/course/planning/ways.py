@@ -5,14 +5,13 @@ circles. Along a *data* axis devices share the samples, along a *tensor* axis th
 *pipeline* axis the layers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, menu_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.marks import HIDDEN_AXIS, note, points
-from alpa_explore.figures.style import OKABE_ITO, Color, Drawing, Trace, empty, faint, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Color, Trace, empty, faint
 
 DEVICES = 4
 
@@ -52,8 +51,8 @@ class Way:
         return 1 / (self.tp * self.pp)
 
 
-_LEAST_WIDTH = 740
-"""Pixels that the seven buttons take."""
+_LEAST_WIDTH = 660
+"""Pixels; the squares of a device would cover each other on fewer."""
 _GRADIENTS = "gradients are summed once an iteration"
 _ACTIVATIONS = "activations are summed in every layer"
 _SENDS = "activations pass from stage to stage"
@@ -68,29 +67,28 @@ WAYS = (
 )
 
 
-@with_theme
-def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS) -> Drawing:
-    """A button for each way: filled cells are the weights that a device holds, filled circles the samples that it
+def ways_figure(weight_bytes: float) -> InteractiveFigure:
+    """A list of the ways: filled cells are the weights that a device holds, filled circles the samples that it
     computes. `weight_bytes` are those of the whole model."""
-    states = []
-    for way in ways:
-        held = units.bytes_(weight_bytes * way.weight_share)
-        sentence = f"{way.name.capitalize()}: a device holds {held} for the model; {way.sends}."
-        states.append(State(label=way.name, sentence=sentence, traces=[_marks(way)]))
     place = {"color": None, "xanchor": "right"}
     notes = [note(f"<b>device {device}</b>", device * 5.2 + 1.5, -0.9, size=13) for device in range(DEVICES)]
     notes += [note(f"layer {layer}", -0.7, layer, size=13, **place) for layer in range(4)]
-    return menu_figure(
-        states,
-        start=1,
-        height=440,
-        xaxis={"range": [-3.2, 19.6], **HIDDEN_AXIS},
-        yaxis={"range": [5.2, -1.4], **HIDDEN_AXIS},
-        annotations=[*notes, note("samples", -0.7, 4.5, size=13, **place)],
-        showlegend=False,
-        margin={"l": 8},
-        meta={"least_width": _LEAST_WIDTH},
-    )
+    common: Trace = {
+        "height": 360,
+        "xaxis": {"range": [-3.2, 19.6], **HIDDEN_AXIS},
+        "yaxis": {"range": [5.2, -1.4], **HIDDEN_AXIS},
+        "annotations": [*notes, note("samples", -0.7, 4.5, size=13, **place)],
+        "showlegend": False,
+        "margin": {"l": 8, "b": 16},
+        "meta": {"least_width": _LEAST_WIDTH},
+    }
+    states = {}
+    for way in WAYS:
+        held = units.bytes_(weight_bytes * way.weight_share)
+        sentence = f"{way.name.capitalize()}: a device holds {held} for the model; {way.sends}."
+        states[way.name] = steady([_marks(way)], sentence, **common)
+    label = "The weights and samples of four devices, by how they share the work"
+    return of_states(label, "Shared by", states, WAYS[1].name, listed=True)
 
 
 def _marks(way: Way) -> Trace:

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, choice_figure, on_circle, state_figure
+from alpa_explore.figures.course.interactive import InteractiveFigure, of_states, steady
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import HIDDEN_AXIS, labels, line, note, points
+from alpa_explore.figures.marks import HIDDEN_AXIS, labels, line, note, on_circle, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ink, safe, with_theme
 from alpa_explore.intra_op.ilp.enumerated_ilp import Relaxation, relax
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
@@ -54,32 +54,33 @@ def workbench_figure(
 ) -> Drawing:
     """Every node as a column of its strategies with their costs, the chosen ones filled; on the lines between two
     nodes the cost of each pair, that of the chosen pair in bold. `seconds`: costs are seconds, else plain numbers."""
-    state = _state(problem, choices, names or _default_names(problem), seconds, "")
-    return state_figure(state, **_common(problem))
+    return _state(problem, choices, names or _default_names(problem), seconds, "")
 
 
-@with_theme
-def workbench_menu_figure(problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False) -> Drawing:
-    """The same with a menu of all choices, and buttons for the greedy choice, the LP relaxation and the optimum."""
+def workbench_menu_figure(
+    problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False
+) -> InteractiveFigure:
+    """The same with a list of all choices, and of the greedy choice, the LP relaxation and the optimum."""
     named = names or _default_names(problem)
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
-    assert len(every) <= MOST_CHOICES, "a menu of so many choices cannot be read"
-    methods = (("greedy", greedy(problem)), ("LP relaxation", relax(problem)), ("optimum", solve(problem).choices))
-    labels_of = [", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(named, c, strict=True)) for c in every]
-    states = [_state(problem, c, named, seconds, label) for c, label in zip(every, labels_of, strict=True)]
-    special = [_state(problem, choices, named, seconds, name) for name, choices in methods]
-    start = every.index(dearest(problem))
-    return choice_figure(states, special, start=start, **_common(problem))
+    assert len(every) <= MOST_CHOICES, "a list of so many choices cannot be read"
+    words = [", ".join(f"{node[0]}: {node[1 + k]}" for node, k in zip(named, c, strict=True)) for c in every]
+    chosen: dict[str, Choices | Relaxation] = dict(zip(words, every, strict=True))
+    chosen |= {"greedy": greedy(problem), "LP relaxation": relax(problem), "optimum": solve(problem).choices}
+    states = {label: _state(problem, choices, named, seconds, label) for label, choices in chosen.items()}
+    start = words[every.index(dearest(problem))]
+    return of_states("A sharding problem, and what each choice costs", "Choice", states, start, listed=True)
 
 
 def _common(problem: ShardingProblem) -> dict[str, Any]:
     most = max(len(costs) for costs in problem.node_costs)
     chain = _is_chain(problem)
     return {
-        "height": 250 + (90 * most if chain else 330),
+        "height": 170 + (90 * most if chain else 330),
         "xaxis": HIDDEN_AXIS | {"range": [-0.55, len(problem.node_costs) - 0.45] if chain else [-1.75, 1.75]},
         "yaxis": HIDDEN_AXIS | {"range": [0.6 - most, 0.75] if chain else [-1.6, 1.6]},
         "showlegend": False,
+        "margin": {"b": 16},
     }
 
 
@@ -96,7 +97,7 @@ def _place(problem: ShardingProblem, v: int, k: int) -> tuple[float, float]:
     return (x + 0.5 * step, y) if abs(y) > 0.8 else (x, y - 0.5 * step)
 
 
-def _state(problem: ShardingProblem, choices: Choices | Relaxation, names: Names, seconds: bool, label: str) -> State:
+def _state(problem: ShardingProblem, choices: Choices | Relaxation, names: Names, seconds: bool, label: str) -> Drawing:
     if isinstance(choices, Relaxation):
         node_shares, edge_shares, cost = choices.node_shares, choices.edge_shares, choices.objective
     else:
@@ -120,7 +121,7 @@ def _state(problem: ShardingProblem, choices: Choices | Relaxation, names: Names
         x, y = _place(problem, v, 0) if _is_chain(problem) else on_circle(v, len(names))
         place = (x, y + 0.55) if _is_chain(problem) else (1.45 * x, 1.42 * y)
         notes.append(note(f"<b>{safe(node[0])}</b>", *place, size=13))
-    return State(label=label, sentence=sentence, traces=traces, layout={"annotations": notes})
+    return steady(traces, sentence, annotations=notes, **_common(problem))
 
 
 def _edges(problem: ShardingProblem, shares: Sequence[Any], text: Callable[[float], str]) -> list[Trace]:

@@ -19,6 +19,8 @@ WEIGHT_BYTES, OPTIMIZER_BYTES = 2, 12
 """For each parameter."""
 _H100_BYTES = 80 * 2.0**30
 MODELS = ("llama-3.2-1b", "llama-3-8b", "llama-3-70b")
+_BAR_PIXELS = 90
+"""Of a bar with its name and its bytes, which would run into the next on fewer."""
 _PARTS = ("weights", "gradients", "optimizer state")
 
 
@@ -80,6 +82,7 @@ def stacked_bytes(columns: Mapping[str, Mapping[str, float]], title: str, *, lim
         height=400,
         barmode="stack",
         bargap=0.35,
+        meta={"least_width": 96 + _BAR_PIXELS * len(names)},
         yaxis=axis("GiB on a device", (0, 1.12 * max(limit, *(total / 2**30 for total in totals)))),
         shapes=[line | {"line": {"color": ink, "dash": "dash", "width": 2}}],
         annotations=[note(f"a device has {units.bytes_(limit_bytes)}", 1, limit, **place_of)],
