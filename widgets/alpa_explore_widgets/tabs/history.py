@@ -82,8 +82,8 @@ class ComparePanel(PlanPanel):
         said = "Only this plan is known. Choose what to plan beside it, or press Pin, then change something."
         if what := asked(state):
             said = f"Planning {what}; the comparison follows: time, memory, stages, and how each operator is cut."
-        heading = "<h4>Uniform layouts, the best that fit</h4>" if best else ""
-        return said, f'<div class="alpa-why">{heading}{best}{baselines_html(state)}</div>'
+        heading = '<div class="alpa-why"><h4>Uniform layouts, the best that fit</h4></div>' if best else ""
+        return said, f'{heading}{best}<div class="alpa-why">{baselines_html(state)}</div>'
 
     def draw(self, state: State, theme: str) -> Figure:
         """The figure of the module `name`."""
