@@ -2,6 +2,7 @@
 behind them, the candidates for t_max, and the seconds of each pass."""
 
 from itertools import groupby
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.figures.marks import Plots, bars_across, sums
@@ -11,6 +12,8 @@ from alpa_explore.plans.report.tables import Row
 
 _ROW = 26
 """Pixels of a bar."""
+_LEAST_WIDTH = 640
+"""Pixels at which no count reaches into the names of the passes."""
 
 
 @with_theme
@@ -34,7 +37,8 @@ def effort_figure(plan: Plan) -> Drawing:
     most = max(len(rows), len(passes))
     figure.y(span=(most - 0.5, -0.5), automargin=True)
     height = _ROW * most
-    looks = {"barmode": "overlay", "bargap": 0.3, "around": {"l": 140, "b": 56}, "showlegend": False}
+    looks: dict[str, Any] = {"barmode": "overlay", "bargap": 0.3, "around": {"l": 140, "b": 56}, "showlegend": False}
+    looks["meta"] = {"least_width": _LEAST_WIDTH}
     return figure.figure(effort_sentence(plan), height=height, **looks)
 
 

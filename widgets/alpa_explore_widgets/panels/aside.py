@@ -48,9 +48,12 @@ def levers_html(state: State, levers: Sequence[Lever], gains: Mapping[str, float
 def baselines_html(state: State) -> str:
     """The baselines to compare a plan with, which is itself none of the list."""
     own = "" if state.plan is None else state.plan.options.baseline.split(" ")[0]
-    hint = "Plan it for the same model, cluster and batch with the degrees that are best, and compare; this plan stays"
-    listed = ((kind, meaning) for kind, meaning in KINDS.items() if kind != own)
-    rows = (_row(state, kind, hint, meaning, "Compare", aside_key("baseline", kind)) for kind, meaning in listed)
+    press = "Press to plan it for the same model, cluster and batch, and to compare; this plan stays"
+    rows = (
+        _row(state, kind, f"{meaning}. {press}", meaning, "Compare", aside_key("baseline", kind))
+        for kind, meaning in KINDS.items()
+        if kind != own
+    )
     return f'<h4>Baselines</h4><ul class="alpa-baselines">{"".join(rows)}</ul>'
 
 
