@@ -1,29 +1,12 @@
 """The baselines by name, and the degrees that each takes.
 
-Where the mesh axes of every stage have roles, these are (`role_pipelines`):
-
-data-parallel        one stage; every axis shards the batch
-zero-1               the same; optimizer state is sharded too
-zero-2               the same, and accumulated gradients
-zero-3, or fsdp      the same, and weights. With cp > 1 an axis divides the sequence (context parallelism), attention
-                     by a ring, and weights are sharded over both axes, as torchtitan does
-hsdp                 zero-3 in groups of devices that are replicas of each other: dp = replicas × shards
-megatron, or 5d      pp stages of equally many layers, each on dp × cp × tp devices, of which ep of dp hold different
-                     experts; over dp × cp the ZeRO stage `zero`, by default that of the software (0 or 1); with
-                     `chunks` each stage has so many parts of the model, which run interleaved. 3d: with cp = ep = 1
-fsdp+tp+pp           the same with weights sharded over dp × cp, as torchtitan runs it, or over those of a replica, as
-                     in hsdp
-
-The others leave the sharding of the stages to the planner, under constraints (`equal_stages`):
-
-gpipe-equal-layers   stages of equally many layers on submeshes of one shape, each with its optimal sharding
-intra-only           one stage on all devices, with its optimal sharding
-inter-only           a pipeline of single devices, with optimal cuts
-equal-operators      the whole planner, but layers are runs of equally many operators
+Where the mesh axes of every stage have roles (`WITH_ROLES`), these are what is divided (`role_pipelines`). The others
+leave the sharding of the stages to the planner, under constraints (`equal_stages`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from alpa_explore.arguments import plain_name
@@ -35,7 +18,21 @@ from alpa_explore.sharding.zigzag import in_zigzag_order
 
 ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
 WITH_ROLES = (*ONE_STAGE, "hsdp", "megatron", "fsdp+tp+pp")
-KINDS = (*WITH_ROLES, "gpipe-equal-layers", "intra-only", "inter-only", "equal-operators")
+KINDS: Mapping[str, str] = {
+    "data-parallel": "one stage, in which every axis shards the batch",
+    "zero-1": "the same, with optimizer state sharded too",
+    "zero-2": "the same, and accumulated gradients",
+    "zero-3": "the same, and weights; with cp > 1 an axis divides the sequence, attention by a ring, as in torchtitan",
+    "hsdp": "zero-3 in groups of devices that are replicas of each other: dp = replicas × shards",
+    "megatron": "pp stages of equally many layers, each on dp × cp × tp devices; ep of dp hold different experts",
+    "fsdp+tp+pp": "the same with weights sharded over dp × cp, as torchtitan runs it, or over those of a replica",
+    "gpipe-equal-layers": "stages of equally many layers on submeshes of one shape, each sharded in the best way",
+    "intra-only": "one stage on all devices, sharded in the best way",
+    "inter-only": "a pipeline of single devices, cut in the best way",
+    "equal-operators": "the whole planner, but layers are runs of equally many operators",
+}
+"""The baselines: name -> what it is. Over dp × cp, megatron has the ZeRO stage `zero`, by default that of the software
+(0 or 1); with `chunks` each of its stages has so many parts of the model, which run interleaved."""
 ALIASES = {"fsdp": "zero-3", "ddp": "data-parallel", "3d": "megatron", "5d": "megatron"}
 """Other names of baselines."""
 _FIXED = {"3d": {"cp": 1, "ep": 1}}

@@ -4,17 +4,17 @@ Examples: 'stage:2/layer:3/operator:addmm_4', 'stage:2/device:5'. A mark carries
 a list, as its last item), a whole trace as `meta`. The selection is a key too. A mark belongs to the selection where
 the two keys have no kind with different values: selecting layer 3 highlights its operators, its stage and the devices
 of its stage, and no other layer. A click on a mark of another plan opens that: of a `plan`, one of the history; of a
-`layout`, by its rank among those that are priced; of a `change`, the plan with other settings (`change_key`). That of a
-`lever`, a change by its name, plans it aside. A mark that belongs to no stage can carry a *link*, 'select stage:2': a
-click on it makes the selection, which neither highlights nor fades the mark. `static/plotly_figure.js` of the front end
-applies the same rules in the browser. Imports no plotly.
+`layout`, by its rank among those that are priced; of a `change`, the plan with other settings (`change_key`). That of
+something `aside` (`aside_key`) plans it while the plan on screen stays. A mark that belongs to no stage can carry a
+*link*, 'select stage:2': a click on it makes the selection, which neither highlights nor fades the mark.
+`static/plotly_figure.js` of the front end applies the same rules in the browser. Imports no plotly.
 """
 
 from urllib.parse import quote, unquote
 
 from alpa_explore.plans.plan import Plan
 
-KINDS = ("stage", "layer", "operator", "device", "plan", "change", "layout", "lever")
+KINDS = ("stage", "layer", "operator", "device", "plan", "change", "layout", "aside")
 LINK = "select "
 """What a link begins with."""
 
@@ -28,6 +28,11 @@ def change_key(name: str, value: object) -> str:
     """The key of the plan with other settings: 'cluster' is as '2x8:h100'; 'microbatches' B and the samples of each, as
     '16x2'; 't_max' seconds; 'stage' its layers and its submesh, as '2-3@1x4'."""
     return key(change=f"{name}={value}")
+
+
+def aside_key(name: str, value: object) -> str:
+    """The key of what is planned aside: a 'lever' or a 'baseline' by its name, a 'layout' by its rank."""
+    return key(aside=f"{name}={value}")
 
 
 def link(**parts: int | str) -> str:

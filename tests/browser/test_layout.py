@@ -77,8 +77,7 @@ def test_in_every_tab_the_figure_begins_high_nothing_covers_a_legend_and_a_selec
 def _check_begins_high(wide: LabPage, name: str) -> None:
     explorer = _explorer(wide)
     top = box(wide.page.locator("body"), ".alpa-explorer").top
-    if name != "Run":  # whose figure is below its buttons
-        assert _figure(explorer).top - top <= HIGH, name
+    assert _figure(explorer).top - top <= HIGH, name
 
 
 def _check_a_selection_moves_nothing(lab: LabPage, name: str) -> None:

@@ -89,9 +89,7 @@ def check_figures_follow_the_plan(lab: LabPage, explorer: Locator, received: lis
     before: dict[str, object] = {}
     for name in figure_tabs(explorer):
         show_tab(explorer, name, key="Enter")
-        if name in ("Compare", "Run"):
-            explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
-        elif name in ("Fit & scale", "Layouts"):  # they are about transformers
+        if name in ("Fit & scale", "Layouts"):  # they are about transformers
             explorer.locator(".alpa-finding:visible").wait_for()
         elif name == "Accuracy":  # it shows measured runs, whatever the plan is
             explorer.locator(".alpa-finding:visible", has_text="measured").wait_for()

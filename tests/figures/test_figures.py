@@ -20,6 +20,7 @@ from alpa_explore.figures.accuracy.sources import sources_figure
 from alpa_explore.figures.accuracy.weak_spots import weak_spots_figure
 from alpa_explore.figures.comparisons.baselines import baselines_figure
 from alpa_explore.figures.comparisons.compare import compare_figure
+from alpa_explore.figures.comparisons.effort import effort_figure
 from alpa_explore.figures.comparisons.microbatches import microbatches_figure
 from alpa_explore.figures.comparisons.search import search_figure
 from alpa_explore.figures.comparisons.why import why_figure
@@ -49,6 +50,7 @@ FIGURES: list[Callable[..., go.Figure]] = [
     timeline_figure,
     why_figure,
     microbatches_figure,
+    effort_figure,
 ]
 OF_RECORD = [predictions_figure, sources_figure, layout_choices_figure, weak_spots_figure]
 OF_SEVERAL: dict[str, Callable[..., go.Figure]] = {

@@ -66,9 +66,11 @@ def text(packed: bytes) -> str:
 def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -> None:
     figures = ahead(explorer, title)
     stops = [int(stop) for stop in explorer.controls["num_microbatches"].stops]
-    assert list(figures) == [str(b) for b in sorted(stops, key=lambda b: abs(b - 8))]
+    own = {8} if title == "Compare" else set()  # where there is no other plan to compare with
+    assert list(figures) == [str(b) for b in sorted(stops, key=lambda b: abs(b - 8)) if b not in own]
     for b in (16, stops[0], 8):
-        assert text(figures[str(b)]) == drawn_at(explorer, b)
+        drawn = drawn_at(explorer, b)
+        assert b in own or text(figures[str(b)]) == drawn
     assert ahead(explorer, title) == figures  # B has changed and nothing else: they stay
 
 

@@ -22,10 +22,10 @@ from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.page_widget import box, send_states, set_class, set_shown, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
-from alpa_explore_widgets.export import SavedOutputs, file_name, not_expressed, plan_code, plan_from_text, plan_table
+from alpa_explore_widgets.export import SavedOutputs, not_expressed, plan_code, plan_from_text, plan_table
 from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS, LessonPanel
-from alpa_explore_widgets.panels.actions import PlanButtonPanel, ToolbarPanel, progress_words
+from alpa_explore_widgets.panels.actions import PlanButtonPanel, ToolbarPanel, file_name, progress_words
 from alpa_explore_widgets.panels.controls import BATCH, MICROBATCH, ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.messages import MessagesPanel, SelectedPanel
 from alpa_explore_widgets.panels.setting_controls import B_STOPS, drawer_handle
@@ -180,7 +180,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.spec_constraints.show(state)
         self.plan_button.show(state)
         self.messages.show(state)
-        self.verdict.show(state, with_best=panel.title != "Layouts")
+        self.verdict.show(state, with_best=panel.title not in ("Layouts", "Compare"))
         failed = state.fault is not None and state.plan is not None and state.out_of_date
         set_class(self._main, "alpa-stale", on=failed)
         self.selected.show(state)

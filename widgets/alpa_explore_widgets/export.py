@@ -256,13 +256,6 @@ def plan_from_text(name: str, text: bytes) -> Plan:
             raise PlanFileError(error.what, found=error.found.replace(str(path), name), remedy=error.remedy) from error
 
 
-def file_name(plan: Plan, ending: str) -> str:
-    """'gpt-1.3b_2x4_B128.csv'."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.model.name)
-    c = plan.cluster
-    return f"{safe}_{c.nodes}x{c.devices_per_node}_B{plan.options.num_microbatches}.{ending}"
-
-
 def not_expressed(exported: Exported) -> str:
     """What an exported file does not express, in a sentence; '' where it expresses everything."""
     if not exported.limits:

@@ -121,9 +121,9 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (ShardingPanel, (session,)),
         (FrontierPanel, (session.select,)),
         (RunPanel, (session.runs, session.attaching, session.profiling, session.plan_for_attached, session.show_plan)),
-        (WhatIfsPanel, (lambda position, on: session.keep(position, on=on),)),
-        (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(KINDS))),
-        (ComparePanel, ()),
+        (WhatIfsPanel, (session,)),
+        (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(tuple(KINDS)))),
+        (ComparePanel, (session.layouts.ask_layouts,)),
         (MicrobatchesPanel, ()),
         _figure_alone(
             *("Costs", "stage_costs"),

@@ -3,7 +3,7 @@
 A layer is a run of consecutive forward operators (Alpa, §5.2, Eq. 6).
 """
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from alpa_explore import units
@@ -19,6 +19,9 @@ __all__ = ["layers_figure", "layers_sentence", "layers_table"]
 
 _NARROW, _CHARACTER = 480, 7.0
 """Width of the strip of stages and layers, a narrow one, and of a character in it, in pixels."""
+_LABEL_SHARE = 0.12
+"""Of the width of the figure, about that of the bytes of a cut: a label with less room stands lower than the one before
+it."""
 
 
 @with_theme
@@ -162,7 +165,11 @@ def _cuts(figure: Plots, plan: Plan) -> None:
     figure.add(points(places, [c / divisor for c in cut], ink, "diamond", cliponaxis=False, **common), row=3)
     if len(ends) <= tuning.LABELLED_CUTS:
         texts = [f" {units.bytes_(c)}" for c in cut]
-        figure.add(words(places, [0.9 * top] * len(cut), texts, "middle right", **common), row=3)
+        near = [after - before < _LABEL_SHARE * len(crossing) for before, after in pairwise(places)]
+        low = accumulate(near, lambda was_low, close: close and not was_low, initial=False)
+        figure.add(
+            words(places, [(0.76 if lower else 0.9) * top for lower in low], texts, "middle right", **common), row=3
+        )
     figure.y(3, title=f"{unit} across a cut here", span=(0, top))
 
 

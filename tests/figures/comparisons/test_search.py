@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alpa_explore import units
+from alpa_explore.figures.comparisons.effort import effort_figure, effort_sentence, effort_table
 from alpa_explore.figures.comparisons.search import pareto_frontier, search_figure, search_sentence, search_table
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
@@ -111,3 +114,31 @@ def test_plans_on_devices_of_unlike_memory_are_compared_by_its_share() -> None:
     assert "% of the device" in figure.layout.xaxis.title.text
     line = trace_of(figure, "memory of a device")
     assert set(line.x) == {100.0}
+
+
+def test_of_a_single_plan_the_stages_the_problems_and_the_seconds_are_counted() -> None:
+    rows = {row["what"]: row["count"] for row in effort_table(PLAN)}
+    costs, sweep = PLAN.costs, PLAN.t_max_sweep
+    assert rows["possible stages"] == costs.num_layers * (costs.num_layers + 1) // 2 * len(costs.submeshes)
+    assert rows["priced"] == sum(bool(found) for found in costs.candidates.values())
+    assert rows["in the plan"] == len(PLAN.stages)
+    assert (rows["sharding problems"], rows["distinct ones"]) == (
+        PLAN.statistics.solves,
+        PLAN.statistics.distinct_solves,
+    )
+    assert rows["evaluated"] == len([tried for tried in sweep if not tried.pruned]) < rows["t_max candidates"]
+    figure = effort_figure(PLAN)
+    drawn = {
+        name: count
+        for trace in figure.data
+        if trace.type == "bar"
+        for name, count in zip(trace.y, trace.x, strict=True)
+    }
+    assert drawn["priced"] == rows["priced"] / rows["possible stages"]
+    scale, _ = units.seconds_axis(max(seconds for _, seconds in PLAN.statistics.seconds))
+    assert [drawn[name] * scale for name, _ in PLAN.statistics.seconds] == [
+        pytest.approx(seconds) for _, seconds in PLAN.statistics.seconds
+    ]
+    assert f"{rows['priced']:,} of {rows['possible stages']:,} stages priced" in figure.layout.title.text
+    unknown = replace(PLAN, statistics=replace(PLAN.statistics, seconds=()))
+    assert figure.layout.title.text.startswith(effort_sentence(unknown).removesuffix(".")), "an old file has no seconds"

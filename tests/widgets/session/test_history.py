@@ -275,9 +275,16 @@ def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(sessio
     session.try_settings((replace(state.plan_settings, num_layers=8),), ("layers 4 → 8",))
     assert session.wait(LIMIT_SECONDS)
     assert [n.name for n in session.store.state.no_plans] == ["megatron", "layers 4 → 8"]
+    planner.error = None
     session.try_baselines(("data-parallel",))
     assert session.wait(LIMIT_SECONDS)
-    assert [n.name for n in session.store.state.no_plans] == ["layers 4 → 8"]
+    assert [n.name for n in session.store.state.no_plans] == ["megatron", "layers 4 → 8"], "another one was tried"
+    session.try_settings((replace(state.plan_settings, num_layers=8),), ("layers 4 → 8",))
+    assert session.wait(LIMIT_SECONDS)
+    assert [n.name for n in session.store.state.no_plans] == ["megatron"]
+    session.try_baselines(("data-parallel", "zero-1"))
+    assert session.wait(LIMIT_SECONDS)
+    assert not session.store.state.no_plans, "all baselines are tried anew"
 
 
 def test_a_moving_slider_replaces_no_plan_that_was_kept(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.panels.aside import estimated_gain, levers_html, planned_gain
 from alpa_explore_widgets.session.levers import levers
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS
 from alpa_explore_widgets.session.sources import Sources
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tabs.why import levers_html, planned_gain
 
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.figures.keys import key
+from alpa_explore.figures.keys import aside_key
 from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.plans.report.compare import change_text
 from alpa_explore.questions.explain import COMPUTE, Limit, limits, mean_parts, time_parts
 from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait
@@ -120,8 +121,13 @@ def test_levers_are_planned_aside_in_the_order_of_their_promise_and_their_answer
 ) -> None:
     plan_and_wait(session)
     before, found = session.store.state, session.levers()
-    assert all(said.startswith("not asked yet · about 1 s · Try") for said in shown(before, session).values())
-    session.select(key(lever="+ 1 node"))
+    known = {lever.name: estimated_gain(before, lever) for lever in found}
+    for name, said in shown(before, session).items():
+        guess = f"≈ {change_text(-(known[name] or 0.0))}, an estimate · exact in about 1 s · Try"
+        assert said == ("not asked yet · about 1 s · Try" if known[name] is None else guess), name
+    assert known["+ 1 node"] == pytest.approx(0.5), "of the work of one node each of two does half"
+    assert known["layers 4 → 2"] is None
+    session.select(aside_key("lever", "+ 1 node"))
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is before.plan

@@ -85,9 +85,11 @@ def _plotly_js() -> bytes:
 
 
 def warm_up() -> None:
-    """Load what the first figure of a tab needs, which takes seconds: plotly, its templates, the modules of figures."""
+    """Load what the first figure of a tab needs, which takes seconds: plotly, its templates, the modules of figures,
+    and what runs the kernels of schedules."""
     from alpa_explore import figures
     from alpa_explore.figures.style import template
+    from alpa_explore.schedules.orders.v_shape import with_weight_halves
 
     for theme in ("light", "dark"):
         template(theme)
@@ -95,6 +97,7 @@ def warm_up() -> None:
         paths = [f"{folder}/{room}" for folder in figures.__path__]
         for found in iter_modules(paths, f"{figures.__name__}.{room}."):
             import_module(found.name)
+    assert with_weight_halves.dispatcher is not None
 
 
 _ROOMS = ("accuracy", "comparisons", "dataflow", "decisions", "timelines")

@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets as W
 
 from alpa_explore import units
+from alpa_explore.plans.plan import Plan
 from alpa_explore_widgets.elements.fields import Button, Toolbar
 from alpa_explore_widgets.elements.page_widget import box, set_class
 from alpa_explore_widgets.session.session import Session
@@ -205,3 +206,10 @@ class ToolbarPanel:
             switches = (("pin", state.pinned is not None), ("table", as_table), ("teach", teaching))
             self.widget.pressed = [name for name, on in switches if on]
             self.widget.code = code
+
+
+def file_name(plan: Plan, ending: str) -> str:
+    """'gpt-1.3b_2x4_B128.csv'."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.model.name)
+    c = plan.cluster
+    return f"{safe}_{c.nodes}x{c.devices_per_node}_B{plan.options.num_microbatches}.{ending}"

@@ -11,7 +11,7 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import usable_bytes
-from alpa_explore.figures.keys import key
+from alpa_explore.figures.keys import aside_key, key
 from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -31,7 +31,7 @@ from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.sharding.rules.attention import HEAVY
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of
-from alpa_explore_widgets.session.settings import SCALED_SETTINGS
+from alpa_explore_widgets.session.settings import SCALED_SETTINGS, Settings
 from alpa_explore_widgets.session.state import State
 
 if TYPE_CHECKING:
@@ -75,29 +75,30 @@ class VerdictPanel:
         )
 
     def _best(self, state: State, plan: Plan) -> str:
-        """The best layouts of the plan's model, cluster and batch, once they are priced."""
-        asked = None if state.layouts is None else state.layouts.question
-        if state.layouts is None or state.layouts.found is None or state.plan_settings is None or asked is None:
+        """The best of them."""
+        layouts = layouts_beside(state)
+        if layouts is None:
             return ""
-        if replace(question_of(state.plan_settings), global_batch=asked.global_batch) != asked:
-            return ""
-        layouts = state.layouts.found
         if self._beside[0] is not plan or self._beside[1] is not layouts:
             self._beside = plan, layouts, best_html(layouts, plan)
         return self._beside[2]
 
 
 def estimated_seconds(state: State) -> float | None:
-    """Seconds of an iteration while the planner runs for settings that only scale the work of a device (no more is
-    known of them); None where the plan on screen, or nothing, answers.
+    """Seconds of an iteration while the planner runs, where the plan on screen does not answer; None where it does, and
+    where nothing is known."""
+    plan, old = state.plan, state.plan_settings
+    return None if plan is None or old is None or not state.following else scaled_seconds(plan, old, state.settings)
+
+
+def scaled_seconds(plan: Plan, old: Settings, new: Settings) -> float | None:
+    """About the seconds of an iteration with settings that only scale the work of a device, from the plan of the `old`
+    ones; None where none of these differs, or another one does.
 
     T = once + Σt + (B − 1) · t_max, in which t grows with the FLOPs of a microbatch and shrinks with the devices, and
     `once`, what is paid once an iteration, stays.
     """
-    plan, old, new = state.plan, state.plan_settings, state.settings
-    if plan is None or old is None or not state.following or old.equal_in(SCALED_SETTINGS, new):
-        return None
-    if old.waits_for_plan(new) or new.sequence is None is not old.sequence:
+    if old.equal_in(SCALED_SETTINGS, new) or old.waits_for_plan(new) or new.sequence is None is not old.sequence:
         return None
     tokens = new.microbatch / old.microbatch
     if new.sequence is not None and new.sequence != old.sequence:
@@ -173,16 +174,25 @@ def verdict_html(
     )
 
 
-def best_html(layouts: Layouts, plan: Plan) -> str:
-    """The fastest layouts that fit and are not the plan: each with its time against the plan's, and *Open*."""
+def layouts_beside(state: State) -> Layouts | None:
+    """The layouts of the plan's model, cluster and batch, once they are priced."""
+    if state.layouts is None or state.layouts.found is None or state.plan_settings is None:
+        return None
+    asked = state.layouts.question
+    same = replace(question_of(state.plan_settings), global_batch=asked.global_batch) == asked
+    return state.layouts.found if same else None
+
+
+def best_html(layouts: Layouts, plan: Plan, *, aside: bool = False) -> str:
+    """The fastest layouts that fit and are not the plan: each with its time against the plan's, and *Open*, or
+    *Compare* where it is planned `aside`."""
     from alpa_explore.uniform_layouts.beside_plan import plan_beside
 
     beside = plan_beside(layouts, plan)
     others = [priced for priced in layouts.fitting if priced.layout != beside.layout][:_BEST]
     seconds = None if beside.incomparable else plan.predicted.iteration_seconds
-    return (
-        f'<ul class="alpa-best">{"".join(_layout_row(layouts, one, seconds) for one in others)}</ul>' if others else ""
-    )
+    rows = "".join(_layout_row(layouts, one, seconds, aside=aside) for one in others)
+    return f'<ul class="alpa-best">{rows}</ul>' if rows else ""
 
 
 def differences_html(plan: Plan, pinned: Plan | None) -> str:
@@ -298,16 +308,19 @@ def _trust(plan: Plan) -> str:
     return f"{plan_bands_sentence(plan)} {measured_sentence(plan) or modelled}"
 
 
-def _layout_row(layouts: Layouts, priced: PricedLayout, plan_seconds: float | None) -> str:
+def _layout_row(layouts: Layouts, priced: PricedLayout, plan_seconds: float | None, *, aside: bool) -> str:
     """`plan_seconds` is None where the plan is not to be compared."""
     gain = 0.0 if plan_seconds is None else priced.seconds / plan_seconds - 1.0
     tone = "" if abs(gain) < SMALL else "better" if gain < 0 else "worse"
     change = "" if plan_seconds is None else change_text(gain)
     room = layouts.cluster.device.memory_bytes
     css, verdict, spare = spare_words(priced.bytes, room, is_tight=priced.tight)
+    rank, press, hint = layouts.rank(priced), "Open", "Plan this layout, and show it"
+    if aside:
+        press, hint = "Compare", "Plan this layout, and compare; this plan stays"
     return (
         f'<li><b class="alpa-{tone}">{change}</b><span title="{escape(priced.words)}">{escape(priced.words)}</span>'
         f'<span>{units.seconds(priced.seconds)}</span><span class="alpa-{css}">{verdict}</span><span>{spare}</span>'
-        f'<button type="button" data-alpa-key="{key(layout=layouts.rank(priced))}" title="Plan this layout, and show '
-        'it">Open</button></li>'
+        f'<button type="button" data-alpa-key="{aside_key("layout", rank) if aside else key(layout=rank)}" '
+        f'title="{hint}">{press}</button></li>'
     )

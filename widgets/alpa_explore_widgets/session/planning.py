@@ -53,7 +53,7 @@ class PlanningJob:
     degrees: tuple[tuple[str, Any], ...] = ()
     """Arguments of the baselines (`AsBaseline.degrees`); degrees that are not given are tried."""
     names: tuple[str, ...] = ()
-    """What each attempt is called that is not shown; the baselines have names."""
+    """What each attempt is called that is not shown; by default as its baseline."""
     rest_seconds: float = 0.0
     """The job is dropped if a newer one comes within this time."""
 
@@ -117,12 +117,18 @@ class Planning:
                 change(planning=self.plans.has_newer, cancelling=False, activity="")
                 return
         start, no_plans = time.monotonic(), list[NoPlan]()
-        kept = tuple(n for n in self._store.state.no_plans if (n.name in KINDS) is not bool(job.baselines))
+        names = job.names or job.baselines
+        alone = not job.show and len(names) == 1  # the answers to others of its kind stay
+        kept = tuple(
+            n
+            for n in self._store.state.no_plans
+            if n.name not in names and (alone or (n.name in KINDS) is not bool(job.baselines))
+        )
         # Cleared once: the fault of one of several settings stays on screen while the others are planned.
         change(fault=None)
         self.fit.forget()
         for number, settings in enumerate(job.settings):
-            named = f"{job.names[number]}: " if job.names else ""
+            named = f"{names[number]}: " if names else ""
             self._label = "" if job.show else f"{number + 1} of {len(job.settings)}: {named}"
             change(planning=True, aside=not job.show, cancelling=False, progress=None)
             outcome: dict[str, Any]
@@ -167,7 +173,7 @@ class Planning:
     def _no_plan(self, job: PlanningJob, number: int, error: Exception) -> NoPlan:
         settings, state = job.settings[number], self._store.state
         memory = state.plan.cluster.device.memory_bytes if state.plan is not None else 0
-        names = job.baselines or job.names
+        names = job.names or job.baselines
         return NoPlan(
             name=names[number] if names else settings.model, reason=reason_of(error, memory), model=settings.model
         )
@@ -182,7 +188,7 @@ class Planning:
             graph = self._sources.graph(settings)
         _raise_if_cancelled(cancel)
         if baseline is not None:
-            self._say(f"Planning the baseline {baseline}…")
+            self._say("Planning a baseline…")
             return self._backend.baseline(
                 graph,
                 cluster,

@@ -221,8 +221,8 @@ class Session:
         found = (settings_of_change(plan, change) for plan in (state.plan, *alike))
         return next((changes for changes in found if changes is not None), None)
 
-    def open_layout(self, rank: int) -> None:
-        """Plan the uniform layout of this rank among those on screen, as a baseline."""
+    def open_layout(self, rank: int, *, show: bool = True) -> None:
+        """Plan the uniform layout of this rank among those on screen, as a baseline; without `show` aside."""
         with self.store.lock:
             answer = self.store.state.layouts
             if answer is None or answer.found is None or not 0 < rank <= len(answer.found.ranked):
@@ -232,13 +232,26 @@ class Session:
                 return
             row = answer.found.ranked[rank - 1]
             layout = row.layout
-            self._set_for_plan(
-                microbatch=layout.samples,
-                num_microbatches=layout.microbatches,
-                rematerialization=layout.rematerialization,
+            changes: dict[str, Any] = {
+                "microbatch": layout.samples,
+                "num_microbatches": layout.microbatches,
+                "rematerialization": layout.rematerialization,
+            }
+            if show:
+                self._set_for_plan(**changes)
+            settings, degrees = self._changed(changes), tuple(layout.degrees(row.blocks).items())
+            self.planning.plans.submit(
+                PlanningJob(settings=(settings,), show=show, baselines=(BASELINE,), degrees=degrees, names=(row.words,))
             )
-            settings, degrees = self.store.state.settings, tuple(layout.degrees(row.blocks).items())
-            self.planning.plans.submit(PlanningJob(settings=(settings,), baselines=(BASELINE,), degrees=degrees))
+
+    def _try_aside(self, name: str, value: str = "") -> None:
+        """Plan a lever or a baseline of this name, or the layout of this rank, and add it to the history."""
+        if name == "lever":
+            self.try_levers(value)
+        elif name == "baseline":
+            self.try_baselines((value,))
+        elif name == "layout":
+            self.open_layout(int(value), show=False)
 
     def compute_regrets(self) -> None:
         """Compute the cost of the other strategies of the selected operator."""
@@ -331,11 +344,11 @@ class Session:
 
     def select(self, key: str) -> None:
         """Select what `key` names in every figure and table; '' for nothing. The key of a plan of the history shows
-        that plan, that of a layout or of other settings plans it, that of a lever asks for it."""
+        that plan, that of a layout or of other settings plans it, also aside."""
         with self.store.lock:
             parts, plan = read_key(key), self.store.state.plan
-            if "lever" in parts:
-                self.try_levers(parts["lever"])
+            if "aside" in parts:
+                self._try_aside(*parts["aside"].split("=", 1))
             elif "layout" in parts:
                 self.open_layout(int(parts["layout"]))
             elif "change" in parts:

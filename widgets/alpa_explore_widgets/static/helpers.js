@@ -70,11 +70,11 @@ function listen(model, handlers) {
 }
 
 // Calls follow(selection) when the explorer around a figure gets another selection: Python answers with the same a moment
-// later. Keys of plans, changes, layouts and levers are no selections. A hidden figure gets its selection from Python when it is shown.
+// later. Keys of plans, changes, layouts and what is aside are no selections. A hidden figure gets its selection from Python when it is shown.
 // Returns the function that ends it.
 function followExplorer(el, follow) {
   const hear = ({ target, detail }) => {
-    if (target.contains(el) && el.clientWidth && !/^(plan|change|layout|lever):/.test(detail)) follow(detail);
+    if (target.contains(el) && el.clientWidth && !/^(plan|change|layout|aside):/.test(detail)) follow(detail);
   };
   document.addEventListener("alpa-select", hear);
   return () => document.removeEventListener("alpa-select", hear);

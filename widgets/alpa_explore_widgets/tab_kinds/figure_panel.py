@@ -3,14 +3,14 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from html import unescape
+from html import escape, unescape
 from importlib import import_module
 from typing import Any, ClassVar
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
-from alpa_explore.figures.style import TOOL_PIXELS, Drawing, Figure, finished
+from alpa_explore.figures.style import TOOL_PIXELS, Figure
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field, options
@@ -32,7 +32,8 @@ HEIGHT = 500
 
 
 class FigurePanel(Panel):
-    """A tab with one figure of plotly, or the table that shows the same."""
+    """A tab with one figure of plotly, or the table that shows the same, or what stands in its place before there is
+    anything to draw."""
 
     has_picture = True
 
@@ -50,13 +51,19 @@ class FigurePanel(Panel):
         """The figure and the table, of which one is hidden."""
         return [self.figure, self.table]
 
+    def instead(self, _state: State) -> tuple[str, str] | None:
+        """Where there is no figure yet: what is said above its place, as text, and what stands in it, as HTML."""
+        return None
+
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
-        """Draw the figure or make the table."""
-        self.table.layout.display = "" if as_table else "none"
-        self.figure.layout.display = "none" if as_table else None
-        if as_table:
-            self.finding.value = ""
-            self.table.value = table_html(self.rows(state), state.plan, self.stage_of_rows())
+        """Draw the figure, or say what is in its place, or make the table."""
+        written = ("", table_html(self.rows(state), state.plan, self.stage_of_rows())) if as_table else None
+        written = written or self.instead(state)
+        self.table.layout.display = "none" if written is None else ""
+        self.figure.layout.display = "none" if written is not None else None
+        if written is not None:
+            said, self.table.value = written
+            self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(said, quote=False)}</p>' if said else ""
             return
         figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)
@@ -74,6 +81,8 @@ class FigurePanel(Panel):
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for a state."""
+        if self.instead(state) is not None:
+            return None
         figure, _ = self.figure_and_title(state, theme)
         return PlotlyFigure.pack(figure)
 
@@ -149,15 +158,21 @@ class AskedPanel(FigurePanel):
         changes: dict[str, Any] = {self.asked.field: answer}
         return None if answer is None else super().packed(replace(state, **changes), theme)
 
-    def draw(self, state: State, theme: str) -> Figure:
-        """The figure of what is known, or why there is none."""
+    def instead(self, state: State) -> tuple[str, str] | None:
+        """Why nothing is known, or not yet."""
         answer = self.answer(state)
         if answer is not None and answer.found is not None:
-            return self.draw_answer(answer, state, theme)
+            return None
         if answer is not None and answer.fault is not None:
             fault = answer.fault
-            return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
-        return note_figure(self.started if answer is not None and answer.running else self.nothing, theme)
+            return f"{fault.what}: {fault.found}. {fault.remedy}", ""
+        return self.started if answer is not None and answer.running else self.nothing, ""
+
+    def draw(self, state: State, theme: str) -> Figure:
+        """The figure of what is known."""
+        answer = self.answer(state)
+        assert answer is not None, "drawn before anything is known"
+        return self.draw_answer(answer, state, theme)
 
     @abstractmethod
     def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
@@ -172,13 +187,6 @@ def figure_function(room: str, name: str, kind: str) -> Callable[..., Any]:
     """NAME_kind of a module of alpa_explore.figures, imported late: plotly takes seconds to import."""
     function: Callable[..., Any] = getattr(import_module(f"alpa_explore.figures.{room}.{name}"), f"{name}_{kind}")
     return function
-
-
-def note_figure(text: str, theme: str) -> Figure:
-    """An empty figure with a title: what to do to get a figure."""
-    axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
-    # A zoom of its axes need not be kept.
-    return finished(Drawing([], text, height=300, uirevision="nothing", **axes), theme)
 
 
 def lift_title(figure: Figure) -> str:

@@ -7,6 +7,7 @@ import ipywidgets as W
 import traitlets
 
 from alpa_explore import units
+from alpa_explore.figures.comparisons.search import comparable
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
@@ -14,10 +15,13 @@ from alpa_explore.plans.report.compare import change_text, differences, tried_ta
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
 from alpa_explore.units import SMALL
-from alpa_explore_widgets.elements.fields import choice_field, plain_button
-from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
+from alpa_explore_widgets.elements.fields import CONTROLS, choice_field, plain_button
+from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers, set_shown
+from alpa_explore_widgets.panels.aside import asked, baselines_html, levers_html, planned_gain
+from alpa_explore_widgets.panels.verdict import best_html, layouts_beside
+from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, figure_function
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
 _DEFAULT = ""
@@ -34,18 +38,26 @@ class ComparePanel(PlanPanel):
     room = "comparisons"
     question = "How does this plan differ from another one, and what is the effect?"
 
+    def __init__(self, price_layouts: Callable[[], None]) -> None:
+        self._price_layouts = price_layouts
+        super().__init__()
+
     def controls(self) -> list[W.Widget]:
-        """The choice of the other plan."""
+        """The choice of the other plan; where there is none, the button that finds layouts to compare with."""
         hint = "The plan to compare with: pin one, or choose one of the history."
         self.other = choice_field("With", hint, {_DEFAULT: ""})
+        self.price = plain_button(**CONTROLS["layouts"]["price"], press=self._price_layouts)
         self.watch(self.other)
-        return [self.other]
+        return [self.other, self.price]
 
     def follow(self, state: State) -> None:
         """Offer the pinned plan and the newest plans of the history."""
         newest = list(enumerate(state.history.plans))[-_MAX_OFFERED:]
-        default = "the pinned plan" if state.pinned is not None else "the previous plan"
-        choices = [[_DEFAULT, default, ""]] + [
+        alone = self._other(state)[1] is None
+        set_shown(self.other, on=not alone)
+        set_shown(self.price, on=alone and layouts_beside(state) is None)
+        self.price.disabled = state.layouts is not None and state.layouts.running
+        choices = [[_DEFAULT, self._default(state)[0], ""]] + [
             [str(position), _label(position, plan, state.plan), "history"]
             for position, plan in reversed(newest)
             if plan is not state.plan
@@ -57,14 +69,25 @@ class ComparePanel(PlanPanel):
             self.other.choices = choices
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The other plan."""
-        return self._other(state)
+        """The other plan; without one what can be compared, and what is being planned."""
+        found = self._other(state)
+        return found if found[1] is not None else (asked(state), state.no_plans, layouts_beside(state))
+
+    def instead(self, state: State) -> tuple[str, str] | None:
+        """Without another plan, what can be planned beside it."""
+        if self._other(state)[1] is not None:
+            return None
+        layouts, plan = layouts_beside(state), self.plan_of(state)
+        best = "" if layouts is None else best_html(layouts, plan, aside=True)
+        said = "Only this plan is known. Choose what to plan beside it, or press Pin, then change something."
+        if what := asked(state):
+            said = f"Planning {what}; the comparison follows: time, memory, stages, and how each operator is cut."
+        heading = '<div class="alpa-why"><h4>Uniform layouts, the best that fit</h4></div>' if best else ""
+        return said, f'{heading}{best}<div class="alpa-why">{baselines_html(state)}</div>'
 
     def draw(self, state: State, theme: str) -> Figure:
-        """The figure of the module `name`; without another plan, a note on how to get one."""
+        """The figure of the module `name`."""
         name, other = self._other(state)
-        if other is None:
-            return note_figure("There is only one plan: press Pin, then change something.", theme)
         figure: Figure = self._function("figure")(state.plan, other, theme=theme, other_name=name)
         return figure
 
@@ -76,12 +99,19 @@ class ComparePanel(PlanPanel):
 
     def _other(self, state: State) -> tuple[str, Plan | None]:
         """(name, plan) of the other plan; None in place of the plan if there is none."""
-        plans, position = state.history.plans, state.history.position
+        plans = state.history.plans
         if self.other.value != _DEFAULT and int(self.other.value) < len(plans):
             return f"plan {int(self.other.value) + 1}", plans[int(self.other.value)]
+        return self._default(state)
+
+    def _default(self, state: State) -> tuple[str, Plan | None]:
+        """The pinned plan, else that before, else the newest one."""
+        plans, position = state.history.plans, state.history.position
         if state.pinned is not None:
             return "the pinned plan", state.pinned
-        return "the previous plan", plans[position - 1] if position > 0 else None
+        if position > 0:
+            return "the previous plan", plans[position - 1]
+        return "the newest plan", plans[-1] if len(plans) > 1 else None
 
 
 def _label(position: int, plan: Plan, shown: Plan | None) -> str:
@@ -120,6 +150,13 @@ class SearchPanel(PlanPanel):
         model = self.plan_of(state).model.name
         failed = tuple(attempt for attempt in state.no_plans if attempt.model == model)
         return {"tried": state.history.plans, "failed": failed}
+
+    def draw(self, state: State, theme: str) -> Figure:
+        """The plans; of a single one what the planner did for it."""
+        if len(comparable(self.plan_of(state), state.history.plans)) > 1 or self.arguments(state)["failed"]:
+            return super().draw(state, theme)
+        figure: Figure = figure_function(self.room, "effort", "figure")(state.plan, theme=theme)
+        return figure.update_layout(uirevision="effort")
 
 
 _HEADINGS = {
@@ -173,18 +210,18 @@ class WhatIfsPanel(Panel):
     title, waits = "What-ifs", False
     question = "Which plans were tried, and in what do they differ? A click on one shows it; headings sort."
 
-    def __init__(self, keep: Callable[[int, bool], None]) -> None:
-        self._keep = keep
-        self.list = SortableTable(self._pinned, label="Plans of this explorer")
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.list, self.untried = SortableTable(self._pinned, label="Plans of this explorer"), W.HTML()
         super().__init__()
 
     def contents(self) -> list[W.Widget]:
-        """The table."""
-        return [self.list]
+        """The table, and below it the levers that have no plan yet."""
+        return [self.list, self.untried]
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans of the history."""
-        return (state.history.entries, state.no_plans)
+        """The plans of the history, what has no plan, and what is being planned."""
+        return (state.history.entries, state.no_plans, asked(state))
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """Fill the table; settings that are equal in all plans have no column."""
@@ -210,6 +247,8 @@ class WhatIfsPanel(Panel):
                 for place, row in enumerate(rows)
             ]
         self.finding.value = f'<p class="alpa-finding" tabindex="0">{_finding(state, rows)}</p>'
+        untried = [lever for lever in self._session.levers() if planned_gain(state, lever) is None]
+        self.untried.value = f'<div class="alpa-why">{levers_html(state, untried, {})}</div>'
 
     def rows(self, state: State) -> Sequence[Row]:
         """A row for each plan of the history."""
@@ -218,7 +257,7 @@ class WhatIfsPanel(Panel):
     def _pinned(self, chosen: str, on: bool) -> None:
         number = read_key(chosen).get("plan", "")
         if number.isdecimal():
-            self._keep(int(number), on)
+            self._session.keep(int(number), on=on)
 
 
 def _text(name: str, value: Any) -> str:
@@ -244,7 +283,7 @@ def _differs(name: str, row: Row, shown: Row) -> bool:
 
 def _finding(state: State, rows: Sequence[Row]) -> str:
     if len(rows) < 2:
-        return "Only this plan has been made: move a control, or press a change in Why."
+        return "Only this plan has been made: move a control, or try a change below."
     best = min(rows, key=lambda row: float(row["time_fraction"]))
     gain, fastest = float(best["time_fraction"]), "This plan is the fastest."
     if gain <= -SMALL:

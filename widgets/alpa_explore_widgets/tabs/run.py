@@ -12,18 +12,22 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import Figure
+from alpa_explore.models.catalog import is_reference
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import ranges
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.error_bands import iteration_with_band
+from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import CONTROLS, TextField, choice_field, options, plain_button, whole_field
 from alpa_explore_widgets.elements.page_widget import box, set_class, set_shown
+from alpa_explore_widgets.panels.actions import file_name
 from alpa_explore_widgets.panels.hosts import AttachedPanel, ProfilePanel
 from alpa_explore_widgets.panels.messages import fault_html
 from alpa_explore_widgets.session.runs import Attaching, Profiling, TrainingRuns
 from alpa_explore_widgets.session.state import RunCheck, RunSettings, State, TrainingRun
-from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
+from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 _WHERE = {"local": "this machine", "dask": "a Dask cluster", "torchrun": "a torchrun script", "slurm": "a Slurm script"}
 _SCRIPTS = ("torchrun", "slurm")
@@ -158,20 +162,25 @@ class RunPanel(FigurePanel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The run, of what it is, the chosen figure, and whether Start can be pressed."""
-        return (state.run, self.subject(state), self.shown.value, self.start.disabled)
+        before = (state.plan, self.run_settings()) if state.run is None else ()
+        return (state.run, self.subject(state), self.shown.value, self.start.disabled, *before)
+
+    def instead(self, state: State) -> tuple[str, str] | None:
+        """Before the first step, what is predicted and how else to run the plan."""
+        if state.run is None:
+            said = "No run yet" + ("." if self.start.disabled else ": press Start.")
+            return said, ways_html(self.plan_of(state), self.run_settings())
+        return None if state.run.predicted_seconds else ("The run has not begun.", "")
 
     def draw(self, state: State, theme: str) -> Figure:
-        """See `alpa_explore.figures.runs`; before the first run, a note on how to start one."""
+        """See `alpa_explore.figures.runs`."""
         from alpa_explore.figures.runs import (
             run_figure,  # late: plotly takes seconds to import
             steps_figure,
         )
 
         run = state.run
-        if run is None:
-            return note_figure("No run yet" + ("." if self.start.disabled else ": press Start."), theme)
-        if not run.predicted_seconds:
-            return note_figure("The run has not begun.", theme)
+        assert run is not None, "drawn before there is a run"
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_figure(run.measured, theme=theme).update_layout(uirevision=f"{run.folder} by task")
         figure = steps_figure(
@@ -189,6 +198,45 @@ class RunPanel(FigurePanel):
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_rows(run.measured)
         return steps_table(run.steps, run.predicted_seconds)
+
+
+def ways_html(plan: Plan, settings: RunSettings) -> str:
+    """What a run of the plan takes as predicted; the command that runs it elsewhere; how hosts are attached."""
+    figures = {figure.name: figure for figure in headline(plan)}
+    rate, steps = figures.get("tokens/s", figures["samples/s"]), settings.steps
+    step = f"A step takes {iteration_with_band(plan)}, {rate.text} {rate.name}"
+    whole = f"; {steps:,} take about {units.seconds(steps * plan.predicted.iteration_seconds)}." if steps > 1 else "."
+    start, join = "<code>dask scheduler</code>", "<code>dask worker ADDRESS --nthreads 1</code>"
+    command = launch_command(plan, settings)
+    shell = f'Save the plan (Export, Save plan), then<code class="alpa-command">{escape(command)}</code>'
+    if not command:
+        shell = "The model was made in this notebook: press Start, or <code>ax.launch(plan, model=…)</code>."
+    hosts = (
+        f"Run {start} on one host and {join} on each; give the address that it prints to Attached hosts, which "
+        "measures their links and plans for them."
+    )
+    ways = (("Predicted", escape(step + whole)), ("In a shell", shell), ("On other hosts", hosts))
+    listed = "".join(f"<b>{name}</b><span>{text}</span>" for name, text in ways)
+    return f'<div class="alpa-ways alpa-run-status">{listed}</div>'
+
+
+def launch_command(plan: Plan, settings: RunSettings) -> str:
+    """The command that runs the saved plan with these settings; '' where the plan does not know how its model is
+    made."""
+    if plan.model.recipe is None:
+        return ""
+    options = {
+        "target": "" if settings.target == "local" else settings.target,
+        "scheduler": settings.scheduler,
+        "device": settings.device,
+        "steps": settings.steps,
+        "checkpoint-every": settings.checkpoint_every,
+        "retries": settings.retries,
+        "resume": settings.resume,
+    }
+    words = ["alpa-explore", "launch", file_name(plan, "plan.json")]
+    words += [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
+    return shlex.join([*words, *(() if is_reference(plan.model.recipe) else ("--allow-import",))])
 
 
 def status_html(state: State, check: RunCheck | None) -> str:

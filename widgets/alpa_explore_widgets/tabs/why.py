@@ -16,6 +16,7 @@ from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.elements.tables import table_html
+from alpa_explore_widgets.panels.aside import asked, levers_html, planned_gain
 from alpa_explore_widgets.session.levers import Lever
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import State
@@ -49,7 +50,7 @@ class WhyPanel(Panel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The plans of the history, what has no plan, and what is being planned."""
-        return (state.history.entries, state.no_plans, _asked(state))
+        return (state.history.entries, state.no_plans, asked(state))
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """Fill the list."""
@@ -70,14 +71,6 @@ class WhyPanel(Panel):
         return rows
 
 
-def planned_gain(state: State, lever: Lever) -> float | None:
-    """Share of the time of a sample that a lever saves, by the plan that was made with it; None without one."""
-    number = state.history.place(lever.settings)
-    if number < 0 or state.plan is None:
-        return None
-    return 1.0 - state.plan.samples_per_second / state.history.plans[number].samples_per_second
-
-
 def costs_html(plan: Plan, theme: str) -> str:
     """A bar of the parts of T of all devices and its legend, the largest first; below it a bar for each stage."""
     times, total = time_parts(plan), plan.predicted.iteration_seconds
@@ -92,53 +85,6 @@ def costs_html(plan: Plan, theme: str) -> str:
     stages = "".join(_stage(time.stage, dict(time.parts), looks, total) for time in shown)
     head = f"<h4>{units.seconds(total)} of an iteration, on the average device</h4>"
     return f'{head}{_stack(mean, looks, total)}<p class="alpa-legend">{legend}</p>{stages}'
-
-
-def levers_html(state: State, levers: Sequence[Lever], gains: Mapping[str, float]) -> str:
-    """The free levers and those that buy hardware, each group with the best answer first, then what is not asked."""
-    largest = max([*map(abs, gains.values()), SMALL])
-    groups = []
-    for heading, free in (("Free: settings, for the same global batch", True), ("Bought: hardware", False)):
-        group = [lever for lever in levers if lever.free is free]
-        group.sort(key=lambda lever: (lever.name not in gains, -gains.get(lever.name, 0.0), -lever.promise))
-        rows = "".join(_row(state, lever, gains.get(lever.name), largest) for lever in group)
-        groups.append(f"<h4>{heading}</h4><ul>{rows}</ul>" if rows else "")
-    return "".join(groups)
-
-
-def _row(state: State, lever: Lever, gain: float | None, largest: float) -> str:
-    number = state.history.place(lever.settings)
-    failed = next((attempt for attempt in state.no_plans if attempt.name == lever.name), None)
-    bar, tone, press = "", "quiet", ""
-    if gain is not None:
-        said = change_text(-gain)
-        tone = "" if abs(gain) < SMALL else "better" if gain > 0 else "worse"
-        bar = f'<i class="alpa-{tone or "even"}" style="width:{max(100 * abs(gain) / largest, 0.5):.1f}%"></i>'
-        hint = f"{lever.hint}: the time of a sample, planned. Press to show that plan"
-        press = f'<button type="button" data-alpa-key="{key(plan=number)}" title="{escape(hint)}">Open</button>'
-    elif failed is not None:
-        said, tone = f"no plan: {failed.reason}", "worse"
-    elif _asked(state) == lever.name:
-        said = "planning…"
-    else:
-        said = f"not asked yet · about {_about(lever.seconds)}"
-        hint = f"{lever.hint}. Press to plan it; this plan stays"
-        press = f'<button type="button" data-alpa-key="{key(lever=lever.name)}" title="{escape(hint)}">Try</button>'
-    return (
-        f'<li><span title="{escape(lever.hint)}">{escape(lever.name)}</span><span class="alpa-bar">{bar}</span>'
-        f'<b class="alpa-{tone}" title="{escape(said)}">{escape(said)}</b>{press}</li>'
-    )
-
-
-def _asked(state: State) -> str:
-    """The name of the lever that is being planned; '' for none."""
-    parts = state.activity.split(": ") if state.planning and state.aside else []
-    return parts[1] if len(parts) > 2 else ""
-
-
-def _about(seconds: float) -> str:
-    """'8 s', '3 min'."""
-    return f"{max(round(seconds), 1)} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
 def _stage(stage: int, parts: Mapping[str, float], looks: Mapping[str, str], total: float) -> str:
