@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
-from alpa_explore.baselines.layout_price import LayoutPrice, counted_microbatches, part_seconds, price_layout
+from alpa_explore.baselines.layout_price import (
+    LayoutPrice,
+    LayoutPricer,
+    counted_microbatches,
+    part_seconds,
+    price_layout,
+)
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.device import UNHIDDEN_SHARE
 from alpa_explore.cluster.group import device_group, straggler_factor
@@ -85,6 +91,30 @@ def test_recomputation_runs_the_forward_pass_again() -> None:
     plain, full = (priced(WORK, cluster(), replace(PLAIN, recompute=r)) for r in ("none", "full"))
     assert full.seconds - plain.seconds == pytest.approx(4 * 8 * part_seconds(WORK, cluster(), PLAIN)[1, 0, 0])
     assert full.bytes < plain.bytes
+
+
+def test_while_a_part_runs_those_behind_it_hold_nothing() -> None:
+    """Of the embedding all others, of the last block the head; a stage without them has none to leave out."""
+
+    def with_temporary(of: PartWork, size: float) -> PartWork:
+        return replace(of, recomputed={k: replace(r, workspace_bytes=size) for k, r in of.recomputed.items()})
+
+    work = replace(
+        WORK,
+        embedding=with_temporary(WORK.embedding, 1e9),
+        blocks=(with_temporary(WORK.blocks[0], 3e8),),
+        head=with_temporary(WORK.head, 1.5e8),
+    )
+
+    def temporary(*blocks: int) -> list[float]:
+        one = replace(PLAIN, pipeline=len(blocks))
+        pricer = LayoutPricer(work, cluster(), one, parts(*blocks), part_seconds(work, cluster(), one))
+        return [dict(pricer._bytes(stage))["temporary tensors"] for stage in range(len(blocks))]
+
+    assert temporary(2) == [7e8], "1e9 − 2 blocks of 1e8 − the head's 1e8"
+    assert temporary(8) == [2e8], "3e8 − the head's 1e8"
+    assert temporary(4, 4) == [6e8, 2e8]
+    assert temporary(8, 8, 8) == [3e8, 3e8, 2e8]
 
 
 def plain_times(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> list[StageTimes]:
