@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
-from alpa_explore.baselines.layout_price import (
-    LayoutPrice,
-    LayoutPricer,
-    counted_microbatches,
-    part_seconds,
-    price_layout,
-)
+from alpa_explore.baselines.layout_price import LayoutPrice, counted_microbatches, part_seconds, price_layout
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.device import UNHIDDEN_SHARE
 from alpa_explore.cluster.group import device_group, straggler_factor
@@ -106,15 +100,16 @@ def test_while_a_part_runs_those_behind_it_hold_nothing() -> None:
         head=with_temporary(WORK.head, 1.5e8),
     )
 
-    def temporary(*blocks: int) -> list[float]:
-        one = replace(PLAIN, pipeline=len(blocks))
-        pricer = LayoutPricer(work, cluster(), one, parts(*blocks), part_seconds(work, cluster(), one))
-        return [dict(pricer._bytes(stage))["temporary tensors"] for stage in range(len(blocks))]
+    def temporary(*blocks: int) -> float:
+        """Of the fullest stage."""
+        return dict(priced(work, cluster(), replace(PLAIN, pipeline=len(blocks)), *blocks).parts_bytes)[
+            "temporary tensors"
+        ]
 
-    assert temporary(2) == [7e8], "1e9 − 2 blocks of 1e8 − the head's 1e8"
-    assert temporary(8) == [2e8], "3e8 − the head's 1e8"
-    assert temporary(4, 4) == [6e8, 2e8]
-    assert temporary(8, 8, 8) == [3e8, 3e8, 2e8]
+    assert temporary(2) == 7e8, "1e9 − 2 blocks of 1e8 − the head's 1e8"
+    assert temporary(8) == 2e8, "3e8 − the head's 1e8"
+    assert temporary(4, 1) == 6e8, "1e9 − 4 blocks of 1e8"
+    assert temporary(2, 16) == 2e8
 
 
 def plain_times(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> list[StageTimes]:
