@@ -40,10 +40,9 @@ from alpa_explore.accuracy.scores import score
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.validation.predict import Prediction
-from alpa_explore.validation.runs.machines import precision_of
-from alpa_explore.validation.runs.rows import read_rows
-from alpa_explore.validation.score import SIDES, configuration, measured_run, side
+from alpa_explore.validation.predict import Prediction, prediction
+from alpa_explore.validation.run_price import RunPrice
+from alpa_explore.validation.runs.rows import SIDES, configuration, read_rows, side
 from benchmarks.figures_fit import tuning
 from benchmarks.figures_fit.figures import Figure, Values, all_figures, at_start
 from benchmarks.figures_fit.predicted import PredictedRuns
@@ -160,22 +159,12 @@ def read(paths: Sequence[Path]) -> Runs:
 
 def enough(run: RunWork) -> bool:
     """Whether something told by the figures limits a run."""
-    return (prediction(run, 1.0).measured_mfu or 0.0) >= tuning.ENOUGH_MFU.get(run.row.file, 0.0)
+    return (of_seconds(run, 1.0).run.mfu or 0.0) >= tuning.ENOUGH_MFU.get(run.row.file, 0.0)
 
 
-def prediction(run: RunWork, seconds: float) -> Prediction:
+def of_seconds(run: RunWork, seconds: float) -> Prediction:
     """A prediction of time alone: memory is not fitted here."""
-    on = run.machine
-    return Prediction(
-        row=run.row,
-        device=on.device,
-        software=on.software,
-        seconds=seconds,
-        bytes=0.0,
-        fits=True,
-        reason="",
-        peak_flops=run.row.devices * on.cluster.device.peak(precision_of(run.row.precision).tensors),
-    )
+    return prediction(run.row, run.machine, RunPrice(seconds=seconds, bytes=0.0, fits=True))
 
 
 def fitted(runs: Runs, start: Values, counts: Flags, iterations: int) -> FiguresFit:
@@ -223,16 +212,16 @@ def tables(runs: Runs, values: Values) -> dict[str, list[dict[str, Any]]]:
 
 def predicted(runs: Runs, values: Values) -> list[Prediction]:
     seconds = runs.predicted.seconds(values)
-    return [prediction(run, s) for run, s in zip(runs.predicted.runs, seconds.tolist(), strict=True)]
+    return [of_seconds(run, s) for run, s in zip(runs.predicted.runs, seconds.tolist(), strict=True)]
 
 
 def kind(p: Prediction) -> str:
     of = " experts" if p.row.architecture.experts > 1 else " cp" if p.row.layout.context > 1 else ""
-    return f"{p.device} {p.software} {p.row.precision}{of}"
+    return f"{p.run.device} {p.run.software} {p.row.precision}{of}"
 
 
 def error_row(source: str, group: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    found = score([measured_run(p) for p in predictions])
+    found = score([p.run for p in predictions])
     errors = found.seconds
     return {
         "source": source,
@@ -281,7 +270,7 @@ def leave_out(
         predictions = predicted(runs, fit.values)
         for source in sources:
             mine = [p for p in predictions if p.row.file == source]
-            needed = {f.scope for p in mine for f in runs.predicted.figures if f.concerns(p.device, p.software)}
+            needed = {f.scope for p in mine for f in runs.predicted.figures if f.concerns(p.run.device, p.run.software)}
             lacks = sorted(needed - told)
             row = error_row(source, "all", mine)
             rows.append({**row, "figures_at_their_starts": ", ".join(lacks)})

@@ -27,7 +27,7 @@ from alpa_explore.figures.accuracy.layout_choices import layout_choices_sentence
 from alpa_explore.figures.accuracy.sources import sources_table
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.run_price import RunPricer
+from alpa_explore.validation.run_price import price_run
 from alpa_explore.validation.runs.rows import read_rows
 from benchmarks.figures_fit.record import record_of, record_to_bytes
 
@@ -181,7 +181,7 @@ def main() -> int:
     parser.add_argument("--unseen", type=Path, metavar="J")
     options = parser.parse_args()
     with ProgressLine(sys.stderr) as line:
-        predictions = predict_rows(read_rows(files(options.folder)), pricer=RunPricer(), progress=line)
+        predictions = predict_rows(read_rows(files(options.folder)), pricer=price_run, progress=line)
     unseen = json.loads(options.unseen.read_text()) if options.unseen else {}
     sources = {s.name: replace(s, unseen_fraction=unseen.get(s.name)) for s in SOURCES}
     record = record_of(predictions, sources, made=f"commit {commit()}")

@@ -144,6 +144,7 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     baselines and layouts. Tests of capture itself, in tests/tracing, capture every time."""
     from alpa_explore.graph.document import dump_graph, load_graph
     from alpa_explore.store.cache import SolveCache
+    from alpa_explore.store.records import plain, record
     from alpa_explore.tracing import catalogue
     from alpa_explore.uniform_layouts import works
     from alpa_explore.uniform_layouts.structure import Structure
@@ -170,9 +171,9 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
         name = f"model-{sha256(repr(key).encode()).hexdigest()}"
         if (stored := store.get(name)) is None:
             graph, structure = of_model(key)
-            stored = {"graph": dump_graph(graph), "structure": structure.stored()}
+            stored = {"graph": dump_graph(graph), "structure": plain(structure)}
             store.put(name, stored)
-        return load_graph(stored["graph"]), Structure.of_stored(stored["structure"])
+        return load_graph(stored["graph"]), record(Structure, stored["structure"], checked=False)
 
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):

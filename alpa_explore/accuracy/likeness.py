@@ -9,6 +9,7 @@ same kind; and the case is a decoder, as all measured runs are. Device and numbe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from alpa_explore.accuracy import tuning
 from alpa_explore.accuracy.measured_run import MeasuredRun
@@ -29,10 +30,10 @@ class Case:
     one_node: bool
     bits: int
     """Of an element in products."""
-    decoder: bool
+    decoder: bool = True
     """Whether it is a transformer over tokens and nothing else: every measured run is one."""
-    experts: bool
-    context: bool
+    experts: bool = False
+    context: bool = False
     """Whether devices share sequences."""
     token_flops: float | None = None
     """Of a training step, which is 6 FLOPs for every parameter that a token meets, and attention."""
@@ -52,18 +53,8 @@ class Case:
         return f"in {self.bits} bits{kind}{', context parallel' if self.context else ''}"
 
 
-def case(
-    cluster: Cluster,
-    *,
-    precision: str,
-    decoder: bool = True,
-    experts: bool = False,
-    context: bool = False,
-    token_flops: float | None = None,
-    overhead: float | None = None,
-    mfu: float | None = None,
-) -> Case:
-    """Of a model with tensors in `precision` on a cluster with its software."""
+def case(cluster: Cluster, *, precision: str, **known: Any) -> Case:
+    """Of a model with tensors in `precision` on a cluster with its software; `known` are the other fields of `Case`."""
     software = cluster.software
     return Case(
         software=software.name,
@@ -71,12 +62,7 @@ def case(
         device=cluster.device.name,
         one_node=cluster.nodes == 1,
         bits=bits_of(software.low_precision or precision),
-        decoder=decoder,
-        experts=experts,
-        context=context,
-        token_flops=token_flops,
-        overhead=overhead,
-        mfu=mfu,
+        **known,
     )
 
 

@@ -120,21 +120,6 @@ def baseline(
     if degrees.chunks is not None and degrees.chunks > 1:
         mode = replace(mode, schedule=INTERLEAVED, stages_per_submesh=degrees.chunks)
     count = len(layering.layers)
-    if kind == "equal-operators":
-        operators = len(graph.forward_operators)
-        cuts = tuple(str(round(i * operators / count)) for i in range(1, count))
-        plan = interface.plan(
-            graph,
-            cluster,
-            num_microbatches=num_microbatches,
-            delta=delta,
-            boundaries=cuts,
-            cancel=cancel,
-            num_layers=None if cuts else 1,
-            rematerialization=rematerialization,
-            pipeline=mode,
-        )
-        return _named(plan, f"{kind} (layers of its own)")
     if num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
@@ -159,17 +144,25 @@ def baseline(
             graph, layering, tuple(blocks or ()), cluster, kind, degrees, exchange, options, cancel, started
         )
         return _exchanging(plan, exchange, degrees) if exchange is not None else plan
-    pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
+    if kind == "equal-operators":
+        operators = len(graph.forward_operators)
+        cuts = tuple(str(round(i * operators / count)) for i in range(1, count))
+        pipelines: Sequence[tuple[str, PipelineOptions]] = [("layers of its own", mode)]
+        layers: dict[str, Any] = {"boundaries": cuts} if cuts else {"num_layers": 1}
+    else:
+        constraints = planner_pipelines(kind, cluster, count, graph.samples, degrees)
+        pipelines = [(t, replace(one, paper=paper, communication=None, tied_weights=None)) for t, one in constraints]
+        layers = {"num_layers": count}
     return _constrained(
         graph,
         cluster,
         kind,
-        [(text, replace(pipeline, paper=paper, communication=None, tied_weights=None)) for text, pipeline in pipelines],
+        pipelines,
         cancel,
         num_microbatches=num_microbatches,
         delta=delta,
-        num_layers=count,
         rematerialization=rematerialization,
+        **layers,
     )
 
 

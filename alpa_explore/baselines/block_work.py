@@ -328,14 +328,14 @@ class _Reader:
         )
 
     def _held(self, layered: LayeredGraph, part: int) -> set[int]:
-        """What a part holds; what several blocks hold of the embedding's tensors or of tables is there once, with the
+        """What a part holds; tables, and what several blocks hold of the embedding's tensors, are there once, with the
         embedding."""
         count = Counter(t for held in layered.held[1:-1] for t in held)
-        makers = {t: self.graph.tensors[t].producer for t, parts in count.items() if parts > 1}
+        makers = {t: self.graph.tensors[t].producer for t in count}
         shared = {
             t
             for t, producer in makers.items()
-            if producer is not None and (layered.layer_of[producer] == 0 or producer in layered.tables)
+            if producer in layered.tables or (count[t] > 1 and producer is not None and layered.layer_of[producer] == 0)
         }
         return {*layered.held[part]} | shared if part == 0 else {*layered.held[part]} - shared
 

@@ -17,12 +17,9 @@ def equal_stages(
     cluster: Cluster, num_layers: int, pp: int | None
 ) -> Iterator[tuple[Submesh, tuple[tuple[int, int], ...]]]:
     """Pipelines of `pp` stages, or of every possible number: the submesh and (first, last layer) of each stage."""
-    shapes = {submesh.devices: submesh for submesh in submeshes(cluster)}
-    for count in range(1, min(num_layers, cluster.devices) + 1):
-        devices, rest = divmod(cluster.devices, count)
-        if not rest and num_layers % count == 0 and devices in shapes and pp in (None, count):
-            length = num_layers // count
-            yield shapes[devices], tuple((i * length, (i + 1) * length - 1) for i in range(count))
+    for count in range(1, min(num_layers, cluster.devices) + 1) if pp is None else (pp,):
+        if num_layers % count == 0:
+            yield from stages_of(cluster, (num_layers // count,) * count)
 
 
 def stages_of(cluster: Cluster, counts: Sequence[int]) -> Iterator[tuple[Submesh, tuple[tuple[int, int], ...]]]:

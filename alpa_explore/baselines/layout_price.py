@@ -28,7 +28,7 @@ from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, sto
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.plain_kernels import state_bytes, step_bytes
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
-from alpa_explore.cost.work import PassWork
+from alpa_explore.cost.work import PassWork, Recomputed
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.schedules.catalog import INTERLEAVED
@@ -359,5 +359,13 @@ class LayoutPricer:
         for microbatches, counts in zip(in_turns, self.parts[:, stage].tolist(), strict=True):
             *others, head = (part.held_bytes * count for part, count in zip(parts, counts, strict=True))
             held += microbatches * (sum(others) + of_boundary) + head * (1 + twice)
-        there = zip(parts, self.stages[stage].tolist(), strict=True)
-        return held, max((part.workspace_bytes for part, count in there if count), default=0.0)
+        return held, max(_most_temporary(parts, counts) for counts in self.parts[:, stage].tolist())
+
+
+def _most_temporary(parts: Sequence[Recomputed], counts: Sequence[float]) -> float:
+    """Most bytes of temporary tensors of so many parts. While one of them runs, those behind it hold nothing: not yet,
+    or no more. Of blocks that is the one before the head."""
+    of_parts = [part.held_bytes * count for part, count in zip(parts, counts, strict=True)]
+    behind = [sum(of_parts[1:]), *(of_parts[-1] for _ in parts[2:]), 0.0]
+    there = zip(parts, behind, counts, strict=True)
+    return max((part.workspace_bytes - freed for part, freed, count in there if count), default=0.0)

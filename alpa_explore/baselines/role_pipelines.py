@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from alpa_explore.baselines.equal_stages import equal_stages, no_pipeline, stages_of
 from alpa_explore.baselines.kinds import ONE_STAGE, Degrees, takes
-from alpa_explore.baselines.roles import CONTEXT_OF, EXPERT_OF, Role
+from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, logical_meshes
 from alpa_explore.errors import OptionError
-
-_ONE_STAGE = dict(zip(ONE_STAGE, (Role.DATA, Role.DATA_ZERO_1, Role.DATA_ZERO_2, Role.SHARDED_DATA), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,7 @@ def role_pipelines(kind: str, cluster: Cluster, whole: Divisible, degrees: Degre
 def _on_all_devices(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) -> Iterator[RolePipeline]:
     """One stage whose every axis divides the batch."""
     if whole.samples % cluster.devices == 0:
-        submesh, role = Submesh(cluster.nodes, cluster.devices_per_node), _ONE_STAGE[kind]
+        submesh, role = Submesh(cluster.nodes, cluster.devices_per_node), Role(("data", ONE_STAGE.index(kind)))
         meshes = tuple((mesh, (role,) * len(mesh.axes)) for mesh in logical_meshes(cluster, submesh))
         ranges = ((0, whole.layers - 1),)
         yield RolePipeline(text="all devices", cp=1, ranges=ranges, submesh=submesh, meshes=meshes)
@@ -138,16 +136,16 @@ def _pipeline(
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     if kind == "megatron":
         zero = int(software.shards_optimizer) if degrees.zero is None else degrees.zero
-        data = _ONE_STAGE[ONE_STAGE[zero]]
         named = {"tp": tp, "cp": cp, "dp": shards, "pp": pp, "ep": ep, "chunks": degrees.chunks or 1}
         text = ", ".join(f"{name} {size}" for name, size in named.items() if size > 1 or name in ("tp", "dp", "pp"))
         text += "" if degrees.zero is None else f", ZeRO-{zero}"
     else:
-        data = Role.SHARDED_DATA
+        zero = 3
         text = f"{replicas} replicas of " * (replicas > 1) + f"{shards} shard{'s' * (shards > 1)}"
         text += f", cp {cp}" * (cp > 1)
         text += f", tp {tp}, pp {pp}" + f", ep {ep}" * (ep > 1) if kind == "fsdp+tp+pp" else ""
-    parts = ((replicas, Role.DATA), (shards // ep, data), (ep, EXPERT_OF[data]), (cp, CONTEXT_OF[data]), (tp, tensor))
+    uses = ((shards // ep, "data"), (ep, "data and experts"), (cp, "context"))
+    parts = ((replicas, Role.DATA), *((size, Role((use, zero))) for size, use in uses), (tp, tensor))
     axes = [(size, role) for place, (size, role) in enumerate(parts) if size > 1 or place in (1, 4)]
     mesh = logical_mesh(cluster, submesh, tuple(size for size, _ in axes))
     roles = tuple(role for size, role in axes if size > 1)

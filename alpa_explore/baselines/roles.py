@@ -50,48 +50,46 @@ from alpa_explore.sharding.splits import splits_for
 
 
 class Role(enum.Enum):
-    """What one mesh axis is used for."""
+    """What one mesh axis is used for, and the ZeRO stage of what is stored along it."""
 
-    DATA = "data"
-    DATA_ZERO_1 = "data, optimizer sharded"
-    DATA_ZERO_2 = "data, optimizer and gradients sharded"
-    SHARDED_DATA = "sharded data"
-    EXPERT = "data and experts"
-    EXPERT_ZERO_1 = "data and experts, optimizer sharded"
-    EXPERT_ZERO_2 = "data and experts, optimizer and gradients sharded"
-    EXPERT_SHARDED = "sharded data and experts"
-    TENSOR = "tensor"
-    TENSOR_SEQUENCE = "tensor and sequence"
-    CONTEXT = "context"
-    CONTEXT_ZERO_1 = "context, optimizer sharded"
-    CONTEXT_ZERO_2 = "context, optimizer and gradients sharded"
-    CONTEXT_SHARDED = "context, sharded"
+    DATA = "data", 0
+    DATA_ZERO_1 = "data", 1
+    DATA_ZERO_2 = "data", 2
+    SHARDED_DATA = "data", 3
+    EXPERT = "data and experts", 0
+    EXPERT_ZERO_1 = "data and experts", 1
+    EXPERT_ZERO_2 = "data and experts", 2
+    EXPERT_SHARDED = "data and experts", 3
+    TENSOR = "tensor", 0
+    TENSOR_SEQUENCE = "tensor and sequence", 0
+    CONTEXT = "context", 0
+    CONTEXT_ZERO_1 = "context", 1
+    CONTEXT_ZERO_2 = "context", 2
+    CONTEXT_SHARDED = "context", 3
+
+    @property
+    def use(self) -> str:
+        """What for."""
+        return self.value[0]
+
+    @property
+    def zero(self) -> int:
+        """The ZeRO stage."""
+        return self.value[1]
+
+    @property
+    def experts(self) -> bool:
+        """Whether it divides routed experts."""
+        return self.use == "data and experts"
+
+    @property
+    def tensor(self) -> bool:
+        """Whether it is one of tensor parallelism."""
+        return self in (Role.TENSOR, Role.TENSOR_SEQUENCE)
 
 
-EXPERT_OF = {
-    Role.DATA: Role.EXPERT,
-    Role.DATA_ZERO_1: Role.EXPERT_ZERO_1,
-    Role.DATA_ZERO_2: Role.EXPERT_ZERO_2,
-    Role.SHARDED_DATA: Role.EXPERT_SHARDED,
-}
-"""The data roles that can divide experts as well."""
-CONTEXT_OF = {
-    Role.DATA: Role.CONTEXT,
-    Role.DATA_ZERO_1: Role.CONTEXT_ZERO_1,
-    Role.DATA_ZERO_2: Role.CONTEXT_ZERO_2,
-    Role.SHARDED_DATA: Role.CONTEXT_SHARDED,
-}
-"""The roles that divide sequences, and what is stored as these do."""
-_DATA_OF = {expert: data for data, expert in EXPERT_OF.items()}
-_SHARDED_KINDS = {
-    Role.DATA_ZERO_1: (NodeKind.UPDATE,),
-    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
-    Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
-    Role.CONTEXT_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
-}
-"""What data-parallel replicas divide among each other beside the batch."""
-_CONTEXT = tuple(CONTEXT_OF.values())
-_TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
+_DIVIDED = (NodeKind.UPDATE, NodeKind.ACCUMULATOR)
+"""For each ZeRO stage what it divides among replicas beyond the one before; from 3 on everything."""
 _OVER_VOCABULARY = (
     "aten.embedding.default",
     "aten.embedding_dense_backward.default",
@@ -113,7 +111,11 @@ def strategies_for_roles(
     """
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
     if labels is None:
-        labels = dim_labels(problem.stage.layered.graph) if set(roles) & {*_TENSOR, *_CONTEXT} else {}
+        labels = (
+            dim_labels(problem.stage.layered.graph)
+            if any(role.tensor or role.use == "context" for role in roles)
+            else {}
+        )
     batch, graph = batch_options(problem), problem.stage.layered.graph
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
@@ -121,27 +123,26 @@ def strategies_for_roles(
             continue
         followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
-            data = _DATA_OF.get(role, role)
             if node.kind is NodeKind.OPERATOR and packet(graph.operators[node.subject].kind) in ROUTED:
                 followed += _routed(node, axis, role)
                 continue
             if node.kind is not NodeKind.OPERATOR:
                 source = node.kind is NodeKind.SOURCE
                 tensor = node.subject if source else graph.parameters[node.subject].tensor
-                experts = data is not role and _is_of_experts(graph, tensor)
+                experts = role.experts and _is_of_experts(graph, tensor)
                 if graph.tensors[tensor].kind in (TensorKind.BUFFER, TensorKind.CONSTANT):
                     follows = np.array([option[0] == REPLICATE for option in options.options], dtype=bool)
                 else:
                     follows = (
                         _experts_stored(node, options)
                         if experts
-                        else _stored(tensor, node, options, data, labels, sums_once)
+                        else _stored(tensor, node, options, role, labels, sums_once)
                     )
-                if role in _TENSOR and _divided_by_products(problem, tensor):
+                if role.tensor and _divided_by_products(problem, tensor):
                     follows = _sharded_if_any(node, options, follows)
-            elif role in _TENSOR:
+            elif role.tensor:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
-            elif role in _CONTEXT:
+            elif role.use == "context":
                 follows = _context_parallel(problem, node, options, axis, batch.get(v, frozenset()), labels)
             else:
                 cuts = batch.get(v, frozenset())
@@ -180,8 +181,8 @@ def _routed(node: Node, axis: int, role: Role) -> Flags:
     """For each strategy of routed experts, whether it divides along an axis what the role says."""
     assert node.priced is not None
     factors = [s.factors[axis] for s in node.priced.strategies]
-    divided = "exchange" if role in _DATA_OF else "tokens"
-    if role in _TENSOR:  # the matrices of every expert, or the experts where gate and up are one matrix
+    divided = "exchange" if role.experts else "tokens"
+    if role.tensor:  # the matrices of every expert, or the experts where gate and up are one matrix
         divided = "inner" if "inner" in factors else "experts"
     return np.array([factor == divided for factor in factors], dtype=bool)
 
@@ -285,11 +286,9 @@ def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: D
 
     def follows(option: Option) -> bool:
         stored = option[place]
-        if role in (Role.SHARDED_DATA, Role.CONTEXT_SHARDED):
+        if role.zero == 3 or node.kind in _DIVIDED[: role.zero]:
             return stored >= 0
-        if node.kind in _SHARDED_KINDS.get(role, ()):
-            return stored >= 0
-        if role not in _TENSOR:
+        if not role.tensor:
             if sums_once and node.kind is NodeKind.ACCUMULATOR:
                 return stored == PARTIAL
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)

@@ -19,6 +19,6 @@ In the order to read them:
 The planner, the baselines and the explorer all take their figures from here. It imports `sharding`, `cluster`, `graph`
 and `units`; it must not import `intra_op` or anything above, nor torch.
 
-Concepts that others use: CollectiveCall, CostModel, Kernel, KernelKind, KernelName, KernelTable, OnceParts, PartWork,
+Concepts that others use: CollectiveCall, CostModel, Kernel, KernelKind, KernelTable, OnceParts, PartWork,
 PassParts, PassWork, PricedOperator, Recomputed, ReshardTable.
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 from alpa_explore.arguments import checked, plain_name
 from alpa_explore.baselines.baseline import baseline
+from alpa_explore.baselines.kinds import ONE_STAGE
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage.recomputation import NONE
@@ -21,9 +22,6 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import graph_of
 from alpa_explore.plans.report.compare import reason_of
 from alpa_explore.schedules.catalog import INTERLEAVED
-
-_ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
-"""By ZeRO stage."""
 
 
 @checked("plan", "target", "graph")
@@ -46,12 +44,14 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
         kind, arguments = _as_baseline(plan, degrees)
         if graph is None:
             graph = graph_of(plan)
+        # Where layers neither divide stages nor recompute, there may be none so many: those of a layout are its blocks.
+        whole = degrees.pipeline == 1 and not degrees.recomputed_blocks
         again = baseline(
             graph,
             plan.cluster,
             kind,
             num_microbatches=degrees.microbatches,
-            num_layers=None if arguments.get("blocks") else plan.options.num_layers,
+            num_layers=None if whole or arguments.get("blocks") else plan.options.num_layers,
             delta=plan.options.delta,
             paper=bool(plan.options.pipeline.paper),
             rematerialization=False if degrees.recomputation == NONE else degrees.recomputation,
@@ -77,7 +77,7 @@ def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]
     if alone and sharded and degrees.replicas > 1:
         return "hsdp", {"replicas": degrees.replicas}
     if alone:
-        return _ONE_STAGE[degrees.zero_stage], {}
+        return ONE_STAGE[degrees.zero_stage], {}
     arguments: dict[str, Any] = {
         "tp": degrees.tensor,
         "dp": degrees.data,

@@ -135,7 +135,7 @@ def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     priced = solved.problem.nodes[node].priced
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
-    extra_seconds = strategy_regrets(solved.at(solved.without_constraints(node)), [node])[0]
+    extra_seconds = strategy_regrets(solved.at(solved.without_constraints(node)), node)
     extra_seconds[extra_seconds <= PROVEN * solved.stage.latency_seconds] = 0.0
     regrets = [
         Regret(
@@ -310,15 +310,8 @@ class _SolvedStage:
         )
 
 
-def strategy_regrets(problem: ShardingProblem, nodes: Sequence[int]) -> tuple[Floats, ...]:
-    """For each of `nodes` by how much each of its strategies exceeds the optimum, shape [strategies]; inf: impossible.
-
-    All are inf when the problem is infeasible.
-    """
-    return tuple(_regrets(problem, v) for v in nodes)
-
-
-def _regrets(problem: ShardingProblem, v: int) -> Floats:
+def strategy_regrets(problem: ShardingProblem, v: int) -> Floats:
+    """By how much each strategy of node v exceeds the optimum, shape [strategies]; inf where that is impossible."""
     contraction = contract_problem(problem, (v,), LIMITS)
     if contraction is None:
         return _by_solving(problem, v, solve(problem).objective)

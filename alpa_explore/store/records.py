@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         each = (plain(one) for one in value)
         return tuple(each) if kind is tuple else list(each)
-    return value
+    return value.value if isinstance(value, enum.Enum) else value
 
 
 def record(kind: type[_T], body: Mapping[str, Any], place: str = "it", *, checked: bool = True) -> _T:
@@ -64,6 +64,8 @@ def _reader(hint: Any, checked: bool) -> _Reader | None:
         return _of_fields(hint, checked)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return lambda value, _place: hint(value)
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return lambda value, _place: hint(*value)  # a named tuple
     return (lambda value, place: conform(value, hint, place)) if checked and hint in _SCALARS else None
 
 

@@ -6,7 +6,6 @@ In the order to read them:
     stages        the blocks of each part of a pipeline, as each framework divides them
     structure     what of a model decides on its layouts, from the graph of a few of its blocks
     enumeration   every layout of a model on a cluster, of what its software has: ZeRO stages, …
-    model_work    the work of a model under the degrees of a layout
     works         the work of each layout from few captures, kept in the cache
     ranking       the answer: layouts with seconds, bytes, reasons, ranked
     layouts       the public verb: all layouts of a model on a cluster

@@ -24,9 +24,8 @@ from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
-from alpa_explore.uniform_layouts.model_work import check_dtype
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices, PricedLayout, ranked
-from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
+from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works, check_dtype
 
 
 def layouts(

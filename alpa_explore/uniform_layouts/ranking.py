@@ -15,7 +15,6 @@ from alpa_explore.baselines.layout import RECOMPUTATION, Axis, Layout
 from alpa_explore.baselines.layout_price import LayoutPrice, LayoutPricer, counted_microbatches, part_seconds
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
-from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.stages import blocks_of_parts, idle_ranks, pipeline_parts
@@ -161,8 +160,8 @@ class Prices:
     """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts. Those that
     differ in the number of microbatches alone share all but the sum, so another global batch takes milliseconds."""
 
-    def __init__(self, model: CatalogEntry, cluster: Cluster, works: Works) -> None:
-        self.model, self.cluster, self.works = model, cluster, works
+    def __init__(self, cluster: Cluster, works: Works) -> None:
+        self.cluster, self.works = cluster, works
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
         self._times: dict[tuple[object, ...], tuple[DecoderWork, Floats]] = {}
         self._costs: dict[Layout, LayoutPrice] = {}
@@ -239,7 +238,7 @@ class ModelPrices:
     def on(self, cluster: Cluster) -> Prices:
         """The prices on a cluster, which know what was priced there before."""
         with self._lock:
-            prices = self._on.pop(cluster, None) or Prices(self.works.model, cluster, self.works)
+            prices = self._on.pop(cluster, None) or Prices(cluster, self.works)
             self._on[cluster] = prices
             for oldest in list(self._on)[: -tuning.KEPT_CLUSTERS]:
                 del self._on[oldest]

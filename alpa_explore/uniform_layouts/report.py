@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from alpa_explore import units
+from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, seconds_beside
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from alpa_explore.units import SMALL, printable
 
-Row = dict[str, Any]
+_DEGREES = (
+    "tp=tensor pp=pipeline dp=data cp=context ep=expert expert_tp=expert_tensor microbatch microbatches "
+    "interleaving=chunks zero=zero_stage recomputation=recompute"
+)
 _NOTICEABLE = 0.02
 """A plan and the layout that it is are priced from other graphs; by how much they may differ without a word."""
 
@@ -24,26 +27,11 @@ def layouts_table(layouts: Layouts, most: int | None = None, shown: Sequence[Pri
     return [
         {
             "rank": number,
-            "layout": priced.words,
-            "iteration_seconds": priced.seconds,
+            **row_of(priced, "layout=words iteration_seconds=seconds"),
             "times_best": None if best is None else priced.seconds / best.seconds,
             "tokens_per_second": round(priced.tokens_per_second),
-            "mfu_fraction": priced.mfu,
-            "peak_bytes": priced.bytes,
-            "fits": priced.fits,
-            "tight": priced.tight,
-            "reason": priced.reason,
-            "tp": priced.layout.tensor,
-            "pp": priced.layout.pipeline,
-            "dp": priced.layout.data,
-            "cp": priced.layout.context,
-            "ep": priced.layout.expert,
-            "expert_tp": priced.layout.expert_tensor,
-            "microbatch": priced.layout.microbatch,
-            "microbatches": priced.layout.microbatches,
-            "interleaving": priced.layout.chunks,
-            "zero": priced.layout.zero_stage,
-            "recomputation": priced.layout.recompute,
+            **row_of(priced, "mfu_fraction=mfu peak_bytes=bytes fits tight reason"),
+            **row_of(priced.layout, _DEGREES),
         }
         for number, priced in enumerate(chosen[:most], start=1)
     ]
@@ -148,14 +136,10 @@ def measured_table(measured: Sequence[MeasuredLayout], layouts: Layouts) -> list
     """One row a measured run, beside its prediction."""
     return [
         {
-            "layout": one.words,
-            "measured_seconds": one.seconds,
+            **row_of(one, "layout=words measured_seconds=seconds"),
             "predicted_seconds": None if one.priced is None else one.priced.seconds,
             "ratio": None if one.priced is None else one.priced.seconds / one.seconds,
-            "software": one.run.software,
-            "batch": one.run.global_batch,
-            "precision": one.run.precision,
-            "source": one.run.source,
+            **row_of(one.run, "software batch=global_batch precision source"),
         }
         for one in measured
     ]
@@ -199,9 +183,7 @@ def scaling_table(scaling: Scaling) -> list[Row]:
     return [
         {
             "place": str(point.cluster),
-            "device": point.device,
-            "nodes": point.cluster.nodes,
-            "devices": point.cluster.devices,
+            **row_of(point, "device nodes=cluster.nodes devices=cluster.devices"),
             "state": point_words(point),
             "iteration_seconds": None if (best := priced_best(point)) is None else best.seconds,
             "tokens_per_second": None if best is None else round(best.tokens_per_second),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from alpa_explore.baselines.block_work import CapturedBlocks, parts_of
 from alpa_explore.graph import Operator, TrainingGraph
@@ -45,17 +44,6 @@ class Structure(Sizes):
     encoder with a decoder."""
     divides_sequences: bool
     """Whether devices can share a sequence: positions see each other in attention alone."""
-
-    def stored(self) -> dict[str, Any]:
-        """Its fields as JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of_stored(cls, stored: Mapping[str, Any]) -> Structure:
-        """The inverse of `stored`."""
-        captured = CapturedBlocks(**{name: tuple(value) for name, value in stored["captured"].items()})
-        tuples = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
-        return cls(**{**stored, **tuples, "captured": captured})
 
 
 def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: CapturedBlocks) -> Structure:

@@ -8,27 +8,49 @@ them there, nothing is captured and no torch imported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from alpa_explore.baselines.block_work import CapturedBlocks, DecoderWork
+from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork, decoder_work
+from alpa_explore.baselines.kinds import dividing_sequences, ordered
 from alpa_explore.baselines.layout import Layout
-from alpa_explore.cluster import Cluster
+from alpa_explore.baselines.roles import Role
+from alpa_explore.cluster import Cluster, Device, Submesh, logical_mesh
 from alpa_explore.errors import BatchError, CancelledError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.planner.resources import Resources
 from alpa_explore.store.cache import Store
+from alpa_explore.store.records import plain, record
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.uniform_layouts import tuning
-from alpa_explore.uniform_layouts.model_work import ModelKey, features, own_work, stored_work, work_from
 from alpa_explore.uniform_layouts.structure import Structure, structure_of
 
 READ_BY = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "uniform_layouts")
 """The parts of this package on which a work depends."""
 READ_WITH = ("torch", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelKey:
+    """What decides on the captured graph."""
+
+    config: Any
+    """A config of `models.configs`. Of a measured run: with two periods of blocks, the vocabulary padded as the
+    framework does, and at least tp heads of keys (where there are fewer, frameworks replicate them)."""
+    micro_batch: int
+    """Samples of a microbatch of one data-parallel replica."""
+    dtype: str
+    """torch's name of the dtype of tensors."""
+    period: int = 1
+    """Unlike blocks that take turns."""
+    routed: bool = False
+    """Whether blocks have routed experts."""
+    predicted_ahead: int = 0
+    """`Sizes.predicted_ahead`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +86,14 @@ class Works:
         name = repr(("structure of a model", key))
         stored = None if self.store is None else self.store.get(name)
         if stored is not None:
-            self.structure = Structure.of_stored(stored)
+            self.structure = record(Structure, stored, checked=False)
             return self.structure
         if known_alone:
             raise _not_known("the structure of the model")
         with resources.executor.preparing(), cancelled_by(resources.cancel):
             self.structure = captured_model(key)[1]
         if self.store is not None:
-            self.store.put(name, self.structure.stored())
+            self.store.put(name, plain(self.structure))
         return self.structure
 
     def prepare(
@@ -89,7 +111,7 @@ class Works:
                 elif "remedy" in stored:
                     self._read[source] = OptionError(stored["what"], found=stored["found"], remedy=stored["remedy"])
                 else:
-                    self._read[source] = work_from(stored)
+                    self._read[source] = record(DecoderWork, stored, checked=False)
         if not missing:
             return
         if known_alone:
@@ -103,7 +125,7 @@ class Works:
             self._read[source] = work
             if self.store is not None:
                 refused = isinstance(work, OptionError)
-                stored = {k: getattr(work, k) for k in ("what", "found", "remedy")} if refused else stored_work(work)
+                stored = {k: getattr(work, k) for k in ("what", "found", "remedy")} if refused else plain(work)
                 self.store.put(_name(source), stored)
 
     def of(self, cluster: Cluster, layout: Layout) -> DecoderWork | OptionError:
@@ -121,6 +143,45 @@ class Works:
 
     def _key(self, samples: int) -> ModelKey:
         return ModelKey(config=self.model.config, micro_batch=samples, dtype=self.dtype)
+
+
+def check_dtype(device: Device, dtype: str) -> None:
+    """OptionError for tensors in a dtype that the device does not compute in."""
+    if dtype not in device.peak_flops:
+        raise OptionError(
+            "The device does not compute in this precision",
+            found=f"{dtype} on {device.name}",
+            remedy=f"It has {', '.join(device.peak_flops)}.",
+        )
+
+
+def features(device: Device) -> tuple[object, ...]:
+    """What of a device and its software decides on the work that is read from a graph."""
+    software = device.software
+    products = software.joins_projections, software.low_precision, software.lowers_head
+    others = software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes
+    return *products, *others, software.recomputes_whole, software.plain_loop, device.measured is not None
+
+
+def own_work(
+    graph: TrainingGraph,
+    cluster: Cluster,
+    degrees: tuple[int, int, int],
+    blocks: CapturedBlocks,
+    *,
+    counted: Counted = Counted.ALL,
+) -> DecoderWork:
+    """The work of a model's graph, of the samples of all devices that share experts, by (expert, context, tensor)
+    parallelism."""
+    tensor = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
+    context, devices = degrees[1], math.prod(degrees)
+    if context > 1:
+        cluster, graph = dividing_sequences(cluster, None), ordered(graph, context, None)
+    nodes = devices // cluster.devices_per_node if devices % cluster.devices_per_node == 0 else 1
+    mesh = logical_mesh(cluster, Submesh(nodes, devices // nodes), degrees)
+    roles = (Role.EXPERT, Role.CONTEXT, tensor)
+    work = decoder_work(graph, cluster.device, mesh, roles, blocks=blocks, counted=counted)
+    return replace(work, boundary_bytes=work.boundary_bytes / (degrees[0] * context))
 
 
 def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], CapturedBlocks]) -> DecoderWork | OptionError:

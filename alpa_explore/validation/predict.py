@@ -14,52 +14,37 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from alpa_explore.accuracy.likeness import overhead_share
+from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import ProgressCallback, TaskCount
-from alpa_explore.uniform_layouts.model_work import ModelKey
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.uniform_layouts.stages import idle_ranks, pipeline_parts
-from alpa_explore.validation.run_price import BLOCKS_CAPTURED, Answer, Pricer, RunPrice, RunRequest
+from alpa_explore.uniform_layouts.works import ModelKey
+from alpa_explore.validation.run_price import BLOCKS_CAPTURED, Answer, CapturedModel, Pricer, RunPrice, RunRequest
 from alpa_explore.validation.runs.architecture import padded_vocabulary
 from alpa_explore.validation.runs.machines import Machine, driver_memory, machine, precision_of
-from alpa_explore.validation.runs.nearest import recomputed
+from alpa_explore.validation.runs.nearest import is_silent, recomputed
 from alpa_explore.validation.runs.refusals import Kind
-from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
+from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows, side
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
 _SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
+_FAULTY = "a fault of the software made its time"
+_SILENT = "its source does not say in which precision it ran"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction(RunPrice):
+class Prediction:
     """A measured run and what the cost model says of it."""
 
     row: MeasuredRow
-    device: str
-    """Name of the device preset."""
-    software: str
-    """Name of the software profile."""
-    peak_flops: float
-    """Of all devices together, in the dtype of tensors: the 100 % of the MFU."""
-    overhead: float | None = None
-    """Share of the time that the software adds to kernels and links (`accuracy.likeness.overhead_share`)."""
+    run: MeasuredRun
+    """The same as a run of the record, with its prediction."""
+    price: RunPrice
     notes: tuple[str, ...] = ()
     """What of the row is priced by the nearest that is known."""
-
-    @property
-    def error(self) -> float | None:
-        """predicted / measured − 1; None where the time is not scored."""
-        measured = self.row.measured_seconds
-        return self.seconds / measured - 1 if self.row.scored and measured else None
-
-    @property
-    def measured_mfu(self) -> float | None:
-        """Share of the peak that the model's FLOPs make of the measured time."""
-        row = self.row
-        if row.measured_seconds is None:
-            return None
-        return row.architecture.flops(row.tokens, row.sequence) / (row.measured_seconds * self.peak_flops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,37 +64,55 @@ def predict_rows(
     processes: int = 2,
     progress: ProgressCallback | None = None,
 ) -> Predictions:
-    """Predictions of all rows, in their order. `device` and `software` override what the rows say.
-
-    With `processes` below 2, or few groups, all is done in this process.
-    """
-    made: dict[int, tuple[Machine, ModelKey, RunRequest]] = {}
-    refused: list[RefusedRow] = list(rows.refused)
-    for number, row in enumerate(rows.measured):
-        try:
-            made[number] = request_of(number, row, device, software)
-        except AlpaExploreError as error:
-            refused.append(row.refused(Kind.MACHINE, str(error)))
-    groups: dict[ModelKey, list[RunRequest]] = {}
-    for _, key, request in made.values():
-        groups.setdefault(key, []).append(request)
-    predicted: dict[int, Prediction] = {}
-    for number, answer in priced_runs(groups, pricer, processes, progress):
-        row = rows.measured[number]
-        if isinstance(answer, AlpaExploreError):
-            refused.append(row.refused(Kind.PRICING, str(answer)))
-        else:
-            predicted[number] = _prediction(row, made[number][0], answer)
+    """Predictions of all rows, in their order; the arguments are those of `priced_rows`."""
+    priced, refused = priced_rows(
+        rows.measured, pricer, device=device, software=software, processes=processes, progress=progress
+    )
     return Predictions(
-        predicted=tuple(predicted[number] for number in sorted(predicted)),
-        refused=tuple(sorted(refused, key=lambda row: (row.file, row.line))),
+        predicted=tuple(prediction(row, run.on, price) for row, run, price in priced),
+        refused=tuple(sorted((*rows.refused, *refused), key=lambda row: (row.file, row.line))),
     )
 
 
-def request_of(
-    number: int, row: MeasuredRow, device: str | None = None, software: str | None = None
-) -> tuple[Machine, ModelKey, RunRequest]:
-    """The machine and the request of a row. AlpaExploreError for names that are not known."""
+def priced_rows(
+    rows: Sequence[MeasuredRow],
+    pricer: Pricer[Answer],
+    *,
+    device: str | None = None,
+    software: str | None = None,
+    processes: int = 2,
+    progress: ProgressCallback | None = None,
+) -> tuple[list[tuple[MeasuredRow, RunRequest, Answer]], list[RefusedRow]]:
+    """(rows in their order, with what the pricer says of each; those that cannot be priced). `device` and `software`
+    override what the rows say.
+
+    With `processes` below 2, or few groups, all is done in this process.
+    """
+    groups: dict[ModelKey, dict[int, RunRequest]] = {}
+    refused: list[RefusedRow] = []
+    for number, row in enumerate(rows):
+        try:
+            request = request_of(row, device, software)
+        except AlpaExploreError as error:
+            refused.append(row.refused(Kind.MACHINE, str(error)))
+        else:
+            groups.setdefault(request.key, {})[number] = request
+    priced: dict[int, tuple[MeasuredRow, RunRequest, Answer]] = {}
+    counter = TaskCount("runs", sum(map(len, groups.values())), progress)
+    # The largest first, so that the processes end together.
+    tasks = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for answers in _answers(tasks, pricer, processes):
+        for number, request, answer in answers:
+            if isinstance(answer, AlpaExploreError):
+                refused.append(rows[number].refused(Kind.PRICING, str(answer)))
+            else:
+                priced[number] = rows[number], request, answer
+        counter.add(len(answers))
+    return [priced[number] for number in sorted(priced)], refused
+
+
+def request_of(row: MeasuredRow, device: str | None = None, software: str | None = None) -> RunRequest:
+    """What is priced for a row. AlpaExploreError for names that are not known."""
     on = machine(
         row.gpu_type,
         row.framework,
@@ -139,62 +142,64 @@ def request_of(
         row.layout, zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero, recompute=recompute[0]
     )
     kinds = [number % model.period for number in range(model.layers)]
-    request = RunRequest(
-        number=number,
+    return RunRequest(
+        key=key,
+        on=on,
         cluster=on.cluster.in_precision(precision.recipe),
         layout=layout,
         parts=pipeline_parts(model, kinds, layout, on.software),
         recompute=recompute,
         counts_reserve=driver_memory(row.source),
     )
-    return on, key, request
 
 
-def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
-    precision, stages = precision_of(row.precision), row.layout.pipeline
-    idle = idle_ranks(row.architecture, stages, on.software)
-    reason = price.reason
-    if idle:
-        reason = f"{idle} of {stages} stages get no part of the model, and {on.software} stops"
-    return Prediction(
-        row=row,
-        device=on.device,
-        software=on.software,
-        seconds=price.seconds,
-        bytes=price.bytes,
-        fits=price.fits and not idle,
-        reason=reason,
-        peak_flops=row.devices * on.cluster.device.peak(precision.tensors),
-        recompute=price.recompute,
-        ends=price.ends,
-        overhead=overhead_share(on.cluster, row.layout.microbatches, price.seconds),
-        notes=tuple(note for note in (*on.notes, precision.note, recomputed(row.recompute)[1]) if note),
+def prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
+    """A row and its price, as a run of the record, too."""
+    precision, model, layout = precision_of(row.precision), row.architecture, row.layout
+    if idle := idle_ranks(model, layout.pipeline, on.software):
+        reason = f"{idle} of {layout.pipeline} stages get no part of the model, and {on.software} stops"
+        price = replace(price, fits=False, reason=reason)
+    peak = row.devices * on.cluster.device.peak(precision.tensors)
+    measured = row.measured_seconds
+    run = MeasuredRun(
+        **row_of(
+            row,
+            "source=file line model gpus=devices gpus_per_node=devices_per_node sequence global_batch zero_stage "
+            "recompute precision measured_seconds measured_bytes status",
+        ),
+        **row_of(layout, "micro_batch=microbatch microbatches virtual=chunks tensor pipeline data context expert"),
+        **row_of(on, "device software"),
+        sizes=model.sizes,
+        experts=model.experts > 1,
+        token_flops=model.flops(1, row.sequence),
+        overhead=overhead_share(on.cluster, layout.microbatches, price.seconds),
+        predicted_seconds=price.seconds,
+        # Where the source leaves open what is recomputed, the sizes of both ends say nothing of the model's error.
+        predicted_bytes=None if price.ends else price.bytes,
+        mfu=None if measured is None else model.flops(row.tokens, row.sequence) / (measured * peak),
+        fits=price.fits,
+        left_out=_FAULTY if row.faulty else _SILENT if is_silent(row.precision) else "",
+        held_out=side(row) == "held-out",
     )
+    said = (*on.notes, precision.note, recomputed(row.recompute)[1])
+    return Prediction(row=row, run=run, price=price, notes=tuple(filter(None, said)))
 
 
-def priced_runs(
-    groups: dict[ModelKey, list[RunRequest]], pricer: Pricer[Answer], processes: int, progress: ProgressCallback | None
-) -> Iterator[tuple[int, Answer | AlpaExploreError]]:
-    """(number, answer of the pricer or the reason why there is none) of all runs, group by group."""
-    counter = TaskCount("runs", sum(map(len, groups.values())), progress)
-    # The largest first, so that the processes end together.
-    tasks = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for answers in _answers(tasks, pricer, processes):
-        yield from answers
-        counter.add(len(answers))
+_Answers = list[tuple[int, RunRequest, Answer | AlpaExploreError]]
+"""(number, request, answer of the pricer or the reason why there is none) of the runs of a group."""
 
 
 def _answers(
-    tasks: Sequence[tuple[ModelKey, list[RunRequest]]], pricer: Pricer[Answer], processes: int
-) -> Iterator[list[tuple[int, Answer | AlpaExploreError]]]:
+    tasks: Sequence[tuple[ModelKey, dict[int, RunRequest]]], pricer: Pricer[Answer], processes: int
+) -> Iterator[_Answers[Answer]]:
     if processes < 2 or len(tasks) <= _ALONE:
         for key, runs in tasks:
-            yield price_group(pricer, key, runs)
+            yield _price_group(pricer, key, runs)
         return
     # Fresh processes: torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_one_thread) as pool:
-        waiting = [pool.submit(price_group, pricer, key, runs) for key, runs in tasks]
+        waiting = [pool.submit(_price_group, pricer, key, runs) for key, runs in tasks]
         try:
             for future in as_completed(waiting):
                 yield future.result()
@@ -211,18 +216,12 @@ def _one_thread() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def price_group(
-    pricer: Pricer[Answer], key: ModelKey, runs: Sequence[RunRequest]
-) -> list[tuple[int, Answer | AlpaExploreError]]:
-    """(number, price or the reason why there is none) of runs that share a captured graph."""
-    try:
-        model = pricer.model(key)
-    except AlpaExploreError as error:
-        return [(run.number, error) for run in runs]
-    answers: list[tuple[int, Answer | AlpaExploreError]] = []
-    for run in runs:
+def _price_group(pricer: Pricer[Answer], key: ModelKey, runs: dict[int, RunRequest]) -> _Answers[Answer]:
+    """The answers of runs that share a captured graph."""
+    model, answers = CapturedModel(key), list[tuple[int, RunRequest, Answer | AlpaExploreError]]()
+    for number, run in runs.items():
         try:
-            answers.append((run.number, pricer.price(model, run)))
+            answers.append((number, run, pricer(model, run)))
         except AlpaExploreError as error:
-            answers.append((run.number, error))
+            answers.append((number, run, error))
     return answers

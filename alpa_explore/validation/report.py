@@ -13,7 +13,7 @@ from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.validation.predict import Prediction, Predictions
 from alpa_explore.validation.run_price import RunPrice
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
-from alpa_explore.validation.score import SIDES, GroupScore, side
+from alpa_explore.validation.score import GroupScore
 
 WORST = 8
 """Rows of the table of the worst predictions."""
@@ -47,8 +47,9 @@ def row_records(predictions: Predictions) -> list[dict[str, Any]]:
 
 
 def _of_prediction(p: Prediction) -> dict[str, Any]:
-    ends = [_of_price(end, "recompute predicted_seconds=seconds predicted_bytes=bytes fits") for end in p.ends]
-    row = _of_price(p, "predicted_seconds=seconds predicted_bytes=bytes fits device software recompute")
+    names = "recompute predicted_seconds=seconds predicted_bytes=bytes fits"
+    ends = [_of_price(end, names) for end in p.price.ends]
+    row = _of_price(p.price, names) | row_of(p.run, "device software")
     return {**row, "range": ends or None, "notes": list(p.notes)}
 
 
@@ -110,18 +111,16 @@ def groups_table(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
 
 def worst_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
     """The runs whose time is farthest off."""
-    scored = [(abs(p.error), p) for p in predicted if p.error is not None]
-    worst = sorted(scored, key=lambda pair: -pair[0])[:WORST]
+    scored = [(error, p.run) for p in predicted if (error := p.run.seconds_error) is not None]
+    worst = sorted(scored, key=lambda pair: -abs(pair[0]))[:WORST]
     return [
         {
-            **row_of(p, "line=row.line model=row.model devices=row.devices"),
-            "tp×pp×dp": f"{p.row.layout.tensor}×{p.row.layout.pipeline}×{p.row.layout.data}",
-            **row_of(
-                p, "microbatch=row.layout.microbatch predicted_seconds=seconds measured_seconds=row.measured_seconds"
-            ),
-            "error": _signed(p.error),
+            **row_of(run, "line model devices=gpus"),
+            "tp×pp×dp": f"{run.tensor}×{run.pipeline}×{run.data}",
+            **row_of(run, "microbatch=micro_batch predicted_seconds measured_seconds"),
+            "error": _signed(error),
         }
-        for _, p in worst
+        for error, run in worst
     ]
 
 
@@ -151,26 +150,26 @@ def _listed(lines: Sequence[int]) -> str:
 
 def range_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
     """Runs that do not say what is recomputed: seconds and bytes of both ends, those first that are farthest apart."""
-    ranged = sorted((p for p in predicted if p.ends), key=lambda p: p.ends[0].seconds / p.ends[-1].seconds)
+    ranged = [(p.run, p.price.ends[0], p.price.ends[-1]) for p in predicted if p.price.ends]
     return [
         {
-            **row_of(p, "line=row.line model=row.model"),
+            **row_of(run, "line model"),
             **{
                 f"{which}: recompute, seconds, bytes": f"{end.recompute}, {units.seconds(end.seconds)}, "
                 f"{units.bytes_(end.bytes)}" + ("" if end.fits else " (does not fit)")
-                for which, end in (("from", p.ends[0]), ("to", p.ends[-1]))
+                for which, end in (("from", first), ("to", last))
             },
-            "measured_seconds": p.row.measured_seconds,
+            "measured_seconds": run.measured_seconds,
         }
-        for p in ranged[:WORST]
+        for run, first, last in sorted(ranged, key=lambda each: each[1].seconds / each[2].seconds)[:WORST]
     ]
 
 
 def notes(groups: Sequence[GroupScore], predicted: Sequence[Prediction]) -> list[str]:
     """What must be known of the scores of one source: runs left out, noise of repetitions, both sides of the split."""
     whole = next(group for group in groups if group.group == "all")
-    sides = [side(p.row) for p in predicted if p.row.scored]
-    said = [f"Of the scored runs {sides.count(SIDES[0])} are to fit figures, {sides.count(SIDES[1])} are held out."]
+    held_out = [p.run.held_out for p in predicted if p.row.scored]
+    said = [f"Of the scored runs {held_out.count(False)} are to fit figures, {held_out.count(True)} are held out."]
     if whole.score.left_out:
         said.append(
             f"{whole.score.left_out} runs are left out: a fault of the software made their time (column note of the "

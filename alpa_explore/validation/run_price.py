@@ -6,8 +6,9 @@ number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
@@ -15,24 +16,22 @@ from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.work import in_sequence
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.uniform_layouts.model_work import ModelKey, check_dtype, features, own_work
 from alpa_explore.uniform_layouts.ranking import overflow
+from alpa_explore.uniform_layouts.works import ModelKey, check_dtype, features, own_work
+from alpa_explore.validation.runs.machines import Machine
 
 BLOCKS_CAPTURED = 2
 """Periods of blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
 
-Answer = TypeVar("Answer", covariant=True)
-"""What a pricer says of a run: a `RunPrice`, or the work that a fit prices many times."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One run: cluster and layout."""
+    """One run: model, machine and layout."""
 
-    number: int
-    """By which its answer is found."""
+    key: ModelKey
+    on: Machine
     cluster: Cluster
-    """With the software, and the precision in which it computes linear layers."""
+    """That of the machine, in the precision in which it computes linear layers."""
     layout: Layout
     """With the first of `recompute`."""
     parts: Parts
@@ -60,22 +59,9 @@ class RunPrice:
     """The prices of all that it may have had, where they are several."""
 
 
-class Pricer(Protocol[Answer]):
-    """Prices runs; processes get a copy, so it is a small value with module-level code. Both methods may raise
-    AlpaExploreError: then the row is refused with that reason."""
-
-    def model(self, key: ModelKey) -> Any:
-        """What all runs of a key share: made once, and passed to `price`."""
-        ...
-
-    def price(self, model: Any, run: RunRequest) -> Answer:
-        """The answer of one run."""
-        ...
-
-
 @dataclass(slots=True)
 class CapturedModel:
-    """The graphs and the work of a model that were asked for."""
+    """What all runs of a key share: the graphs and the work that were asked for."""
 
     key: ModelKey
     graphs: dict[tuple[int, int], TrainingGraph] = field(default_factory=dict)
@@ -91,36 +77,36 @@ class CapturedModel:
         return self.graphs[size]
 
 
-@dataclass(frozen=True, slots=True)
-class RunPricer:
-    """The cost model of the planner."""
+Answer = TypeVar("Answer")
+"""What a pricer says of a run: a `RunPrice`, or the work that a fit prices many times."""
+Pricer: TypeAlias = Callable[[CapturedModel, RunRequest], Answer]
+"""(what all runs of a key share, a run) -> its answer, or an AlpaExploreError: then the row is refused with that
+reason. Processes get a copy, so it is a function of a module, or a small value."""
 
-    def model(self, key: ModelKey) -> CapturedModel:
-        """A model of which nothing is captured yet."""
-        return CapturedModel(key)
 
-    def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
-        """Seconds and bytes of the first recomputation that the run may have had; it fits if one of them does.
-        OptionError for a device without the precision."""
-        check_dtype(run.cluster.device, model.key.dtype)
-        first, *others = (self._price(model, run, recompute) for recompute in run.recompute)
-        if not others:
-            return first
-        fits = first.fits or any(other.fits for other in others)
-        return replace(first, fits=fits, reason="" if fits else first.reason, ends=(first, *others))
+def price_run(model: CapturedModel, run: RunRequest) -> RunPrice:
+    """By the cost model of the planner, the first recomputation that the run may have had; it fits if one of them does.
+    OptionError for a device without the precision."""
+    check_dtype(run.cluster.device, model.key.dtype)
+    first, *others = (_price(model, run, recompute) for recompute in run.recompute)
+    if not others:
+        return first
+    fits = first.fits or any(other.fits for other in others)
+    return replace(first, fits=fits, reason="" if fits else first.reason, ends=(first, *others))
 
-    def _price(self, model: CapturedModel, run: RunRequest, recompute: str) -> RunPrice:
-        room = run.cluster.device.memory_bytes
-        price = price_layout(work_of(model, run), run.cluster, replace(run.layout, recompute=recompute), run.parts)
-        fits = price.bytes <= room
-        reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
-        return RunPrice(
-            seconds=price.seconds,
-            bytes=price.bytes - reserve,
-            fits=fits,
-            reason="" if fits else overflow(price, room),
-            recompute=recompute,
-        )
+
+def _price(model: CapturedModel, run: RunRequest, recompute: str) -> RunPrice:
+    room = run.cluster.device.memory_bytes
+    price = price_layout(work_of(model, run), run.cluster, replace(run.layout, recompute=recompute), run.parts)
+    fits = price.bytes <= room
+    reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
+    return RunPrice(
+        seconds=price.seconds,
+        bytes=price.bytes - reserve,
+        fits=fits,
+        reason="" if fits else overflow(price, room),
+        recompute=recompute,
+    )
 
 
 def captured_graph(config: Any, samples: int, dtype: str) -> TrainingGraph:

@@ -12,7 +12,6 @@ from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import FORMAT, VERSION, Record, Source
 from alpa_explore.validation.predict import Prediction, Predictions
 from alpa_explore.validation.runs.rows import RefusedRow
-from alpa_explore.validation.score import measured_run, side
 
 
 def record_of(predictions: Predictions, sources: Mapping[str, Source], *, made: str) -> Record:
@@ -40,8 +39,7 @@ def _file(row: Prediction | RefusedRow) -> str:
 
 def _run(row: Prediction | RefusedRow, *, fitted: bool) -> MeasuredRun:
     if isinstance(row, Prediction):
-        run = measured_run(row)
-        return replace(run, held_out=not fitted or side(row.row) == "held-out")
+        return replace(row.run, held_out=not fitted or row.run.held_out)
     return MeasuredRun(
         source=row.file,
         line=row.line,

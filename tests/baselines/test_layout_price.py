@@ -87,6 +87,31 @@ def test_recomputation_runs_the_forward_pass_again() -> None:
     assert full.bytes < plain.bytes
 
 
+def test_while_a_part_runs_those_behind_it_hold_nothing() -> None:
+    """Of the embedding all others, of the last block the head; a stage without them has none to leave out."""
+
+    def with_temporary(of: PartWork, size: float) -> PartWork:
+        return replace(of, recomputed={k: replace(r, workspace_bytes=size) for k, r in of.recomputed.items()})
+
+    work = replace(
+        WORK,
+        embedding=with_temporary(WORK.embedding, 1e9),
+        blocks=(with_temporary(WORK.blocks[0], 3e8),),
+        head=with_temporary(WORK.head, 1.5e8),
+    )
+
+    def temporary(*blocks: int) -> float:
+        """Of the fullest stage."""
+        return dict(priced(work, cluster(), replace(PLAIN, pipeline=len(blocks)), *blocks).parts_bytes)[
+            "temporary tensors"
+        ]
+
+    assert temporary(2) == 7e8, "1e9 − 2 blocks of 1e8 − the head's 1e8"
+    assert temporary(8) == 2e8, "3e8 − the head's 1e8"
+    assert temporary(4, 1) == 6e8, "1e9 − 4 blocks of 1e8"
+    assert temporary(2, 16) == 2e8
+
+
 def plain_times(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> list[StageTimes]:
     """The seconds of every stage with every term written out; no interleaving, TP is 1."""
     sharpness = machines.software.pace_sharpness

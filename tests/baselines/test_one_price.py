@@ -17,7 +17,7 @@ from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.questions.explain import OVERHEAD, time_parts
 from alpa_explore.tracing.capture import capture
-from alpa_explore.uniform_layouts.model_work import own_work
+from alpa_explore.uniform_layouts.works import own_work
 
 LAYERS, SAMPLES = 4, 2
 

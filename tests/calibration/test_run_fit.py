@@ -16,7 +16,7 @@ from alpa_explore.cluster.software_profiles import software_names
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork, Recomputed
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.run_price import RunPricer
+from alpa_explore.validation.run_price import price_run
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 from benchmarks.figures_fit.figures import DEVICES, Figure, Place, all_figures, at_start
@@ -190,8 +190,8 @@ def test_the_work_of_a_run_is_captured_once_and_predicts_what_predictions_say(
     assert again == first
     monkeypatch.undo()
     (seconds,) = PredictedRuns((), [first]).seconds({})
-    (prediction,) = predict_rows(Rows(measured=(row,), refused=()), pricer=RunPricer(), processes=1).predicted
-    assert seconds == pytest.approx(prediction.seconds, rel=1e-6)
+    (prediction,) = predict_rows(Rows(measured=(row,), refused=()), pricer=price_run, processes=1).predicted
+    assert seconds == pytest.approx(prediction.price.seconds, rel=1e-6)
 
 
 def test_values_are_written_into_files_that_keep_everything_else(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_price, "RunPricer", StandIn)
+    monkeypatch.setattr(run_price, "price_run", StandIn())
 
 
 def predict(*arguments: str | Path) -> int:

@@ -1,6 +1,8 @@
 """A layout that was exported, read back and priced again: that of the plan, or what it lost is named."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,18 @@ def test_a_layout_of_one_kind_costs_what_the_plan_costs(name: str) -> None:
     assert again.limit(plan) is None
     assert again.seconds == pytest.approx(plan.predicted.iteration_seconds, rel=1e-3)
     assert again.bytes == pytest.approx(plan.predicted.peak_bytes_per_device, rel=1e-3)
+
+
+def test_a_layout_of_one_stage_is_priced_again_where_no_layers_are_as_equal_as_its_blocks(tmp_path: Path) -> None:
+    """Its head has more FLOPs than all blocks."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}
+    sizes |= {"vocab_size": 8192, "num_hidden_layers": 4, "max_position_embeddings": 64}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", **sizes}))
+    plan = ax.baseline(str(path), "1x2:h100", "megatron", tp=1, dp=2, pp=1, num_microbatches=2)
+    assert len(plan.layers) == 4
+    again = priced_again(plan)
+    assert (again.reason, again.limit(plan)) == ("", None)
 
 
 def test_the_file_says_what_the_layout_takes_or_that_it_was_not_priced(tmp_path) -> None:

@@ -20,7 +20,7 @@ def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
     for _ in range(150 if narrow else 30):
         problem = random_problem(rng)
         costs = {choices: problem.evaluate(choices) for choices in legal_choices(problem)}
-        node_regrets = strategy_regrets(problem, range(len(problem.node_costs)))
+        node_regrets = [strategy_regrets(problem, v) for v in range(len(problem.node_costs))]
         if not costs:
             infeasible += 1
             assert all(np.isinf(r).all() for r in node_regrets)

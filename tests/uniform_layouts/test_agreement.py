@@ -147,6 +147,36 @@ def test_what_only_nanotron_pays_is_paid_by_plans_too() -> None:
 
 
 @pytest.mark.slow
+def test_rotary_tables_in_zigzag_order_are_held_once(tmp_path: Path) -> None:
+    """Of all blocks, where each is computed again from its input and they."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
+    sizes |= {"vocab_size": 512, "num_hidden_layers": 8, "max_position_embeddings": 4096}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", **sizes}))
+    machines = Cluster.parse("1x2:h100")
+    layouts = ax.layouts(str(path), machines, global_batch=2, scheduler="serial", cache=False)
+    row = next(r for r in layouts.ranked if (r.layout.context, r.layout.recompute) == (2, "full"))
+    plan = the_plan(str(path), machines, layouts, row)
+    reserve = machines.device.reserved_bytes
+    assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), row.words
+
+
+@pytest.mark.slow
+def test_what_is_freed_before_a_table_has_its_gradient_is_not_counted_beside_it(tmp_path: Path) -> None:
+    """The gradient of the embedding is larger than all that the head needs, but then no activations are held."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
+    sizes |= {"vocab_size": 32768, "num_hidden_layers": 8, "max_position_embeddings": 64}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", **sizes}))
+    machines = Cluster.parse("1x4:h100")
+    layouts = ax.layouts(str(path), machines, global_batch=16, scheduler="serial", cache=False)
+    row = next(r for r in layouts.ranked if (r.layout.data, r.layout.microbatch, r.layout.recompute) == (4, 2, "none"))
+    plan = the_plan(str(path), machines, layouts, row)
+    reserve = machines.device.reserved_bytes
+    assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), row.words
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("tied", "blocks"), [(False, 8), (True, 10)])
 def test_interleaved_layouts_are_plans_too(tied: bool, blocks: int, tmp_path: Path) -> None:
     """Of the head, whose logits are most of what a small model holds, there is one microbatch; ten blocks make three

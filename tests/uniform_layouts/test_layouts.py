@@ -24,7 +24,7 @@ from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices
 from alpa_explore.uniform_layouts.report import layouts_sentence
 from alpa_explore.uniform_layouts.works import Works
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.run_price import RunPricer
+from alpa_explore.validation.run_price import price_run
 from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
@@ -84,16 +84,16 @@ def test_a_layout_costs_what_predict_says_of_a_run_with_it(which: str, request: 
     chosen = range(0, count, count // 12)
     rows = tuple(row_of(layouts, number) for number in chosen)
     device = f"{layouts.cluster.device.name}"
-    found = predict_rows(Rows(measured=rows, refused=()), pricer=RunPricer(), device=device, processes=1)
+    found = predict_rows(Rows(measured=rows, refused=()), pricer=price_run, device=device, processes=1)
     assert not found.refused
     assert len(found.predicted) == len(rows)
     for number, prediction in zip(chosen, found.predicted, strict=True):
         priced = layouts.ranked[number]
         padded = priced.layout.tensor > 2
-        assert priced.seconds == pytest.approx(prediction.seconds, rel=0.05 if padded else 1e-9), priced.words
+        assert priced.seconds == pytest.approx(prediction.price.seconds, rel=0.05 if padded else 1e-9), priced.words
         reserve = dict(priced.parts_bytes)["reserve"]
         if not padded:
-            assert priced.bytes - reserve == pytest.approx(prediction.bytes, rel=1e-9), priced.words
+            assert priced.bytes - reserve == pytest.approx(prediction.price.bytes, rel=1e-9), priced.words
 
 
 def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(llama_layouts: Layouts) -> None:

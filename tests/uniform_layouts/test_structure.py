@@ -12,9 +12,10 @@ import pytest
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cluster import Cluster
 from alpa_explore.models.catalog import entry
+from alpa_explore.store.records import plain, record
 from alpa_explore.uniform_layouts import works
-from alpa_explore.uniform_layouts.model_work import ModelKey, own_work
 from alpa_explore.uniform_layouts.structure import Structure
+from alpa_explore.uniform_layouts.works import ModelKey, own_work
 from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.rows import read_rows
 
@@ -197,7 +198,7 @@ def test_the_kinds_of_blocks_together_are_the_model(kind: str, tmp_path: Path) -
     work = own_work(graph, Cluster.parse("1x1:h100"), (1, 1, 1), of.captured)
     whole = sum(p.numel() for p in make_module(model.config, "meta", 0).parameters() if p.requires_grad)
     assert parameters(work, of) == whole
-    assert Structure.of_stored(json.loads(json.dumps(of.stored()))) == of
+    assert record(Structure, json.loads(json.dumps(plain(of))), checked=False) == of
 
 
 def parameters(work: DecoderWork, of: Structure) -> float:

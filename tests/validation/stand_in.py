@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError
-from alpa_explore.uniform_layouts.model_work import ModelKey
-from alpa_explore.validation.run_price import RunPrice, RunRequest
+from alpa_explore.validation.run_price import CapturedModel, RunPrice, RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,18 +13,15 @@ class StandIn:
     refuses: int = 0
     most_devices: int = 10**9
 
-    def model(self, key: ModelKey) -> tuple[int, int]:
-        """(parameters of a block, tokens of a microbatch)."""
+    def __call__(self, model: CapturedModel, run: RunRequest) -> RunPrice:
+        """A pipeline with a bubble, over equal stages."""
+        key = model.key
         if key.config.hidden == self.refuses:
             raise OptionError("The stand-in refuses this model", found=str(key.config.hidden), remedy="Give another.")
-        one = key.config.with_periods(1).parameter_count
-        return key.config.parameter_count - one, key.micro_batch * key.config.sequence
-
-    def price(self, model: tuple[int, int], run: RunRequest) -> RunPrice:
-        """A pipeline with a bubble, over equal stages."""
+        parameters = key.config.parameter_count - key.config.with_periods(1).parameter_count  # of a block
+        tokens = key.micro_batch * key.config.sequence
         if run.cluster.devices > self.most_devices:
             raise OptionError("Too many devices", found=str(run.cluster.devices), remedy="Give fewer.")
-        parameters, tokens = model
         rate = run.cluster.device.peak("bfloat16") / 2
         layout = run.layout
         most = parameters * max(sum(part[1:-1]) for part in run.parts) * layout.chunks / layout.tensor

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.execution.progress import Progress
-from alpa_explore.uniform_layouts.model_work import ModelKey
-from alpa_explore.validation.predict import Predictions, predict_rows
-from alpa_explore.validation.run_price import RunPrice, RunPricer, RunRequest
+from alpa_explore.uniform_layouts.works import ModelKey
+from alpa_explore.validation.predict import Predictions, predict_rows, request_of
+from alpa_explore.validation.run_price import RunRequest, price_run
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import Rows, read_rows
 from tests.validation.stand_in import StandIn
@@ -25,24 +25,9 @@ def rows() -> Rows:
     return read_rows(sorted(DATA.glob("*.csv")))
 
 
-class Recorder:
-    """Keeps what is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[ModelKey, RunRequest]] = []
-
-    def model(self, key: ModelKey) -> ModelKey:
-        return key
-
-    def price(self, model: ModelKey, run: RunRequest) -> RunPrice:
-        self.asked.append((model, run))
-        return RunPrice(seconds=1.0, bytes=1.0, fits=True)
-
-
-def asked(rows: Rows, **options: str) -> dict[tuple[str, int], tuple[ModelKey, RunRequest]]:
-    recorder = Recorder()
-    predict_rows(rows, pricer=recorder, processes=1, **options)  # type: ignore[arg-type]  # names of device and software
-    return {(rows.measured[r.number].file, rows.measured[r.number].line): (k, r) for k, r in recorder.asked}
+def asked(rows: Rows) -> dict[tuple[str, int], tuple[ModelKey, RunRequest]]:
+    requests = [(row, request_of(row)) for row in rows.measured]
+    return {(row.file, row.line): (request.key, request) for row, request in requests}
 
 
 STRANGE = (
@@ -91,7 +76,7 @@ def test_a_row_that_was_changed_anywhere_is_predicted_or_refused(
         found = predict_rows(read_rows([path]), pricer=StandIn(), processes=1)
     assert len(found.predicted) + len(found.refused) == 1
     assert all(refused.reason for refused in found.refused)
-    assert all(0 < p.seconds < math.inf and 0 < p.bytes < math.inf for p in found.predicted)
+    assert all(0 < p.price.seconds < math.inf and 0 < p.price.bytes < math.inf for p in found.predicted)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +95,8 @@ def test_the_largest_row_that_is_taken_is_priced(
     row = {**base, **one, **large}
     path = tmp_path / "runs.csv"
     path.write_text(",".join(row) + "\n" + ",".join(f'"{value}"' for value in row.values()) + "\n")
-    (found,) = predict_rows(read_rows([path]), pricer=RunPricer(), processes=1).predicted
-    assert 0 < found.seconds < math.inf
+    (found,) = predict_rows(read_rows([path]), pricer=price_run, processes=1).predicted
+    assert 0 < found.price.seconds < math.inf
 
 
 def test_two_processes_give_what_one_gives_and_say_how_far_they_are(rows: Rows) -> None:
@@ -195,6 +180,6 @@ def test_a_layout_that_leaves_a_rank_of_nanotron_without_work_does_not_run(tmp_p
         "llama-like,16,2048,32,8192,131072,1,4096,256,1,1,8,2,H100,nanotron\n"
     )
     idle, whole = predict_rows(read_rows([path]), pricer=StandIn(), processes=1).predicted
-    assert not idle.fits
-    assert "1 of 16 stages get no part of the model" in idle.reason
-    assert whole.fits
+    assert not idle.price.fits
+    assert "1 of 16 stages get no part of the model" in idle.price.reason
+    assert whole.price.fits

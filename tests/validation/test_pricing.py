@@ -10,14 +10,14 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.validation.predict import Predictions, predict_rows
-from alpa_explore.validation.run_price import RunPricer
+from alpa_explore.validation.run_price import price_run
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
 DATA = Path(__file__).parent / "data"
 
 
 def priced(rows: list[MeasuredRow]) -> Predictions:
-    return predict_rows(Rows(measured=tuple(rows), refused=()), pricer=RunPricer(), processes=1)
+    return predict_rows(Rows(measured=tuple(rows), refused=()), pricer=price_run, processes=1)
 
 
 def rows_of(name: str) -> list[MeasuredRow]:
@@ -35,8 +35,8 @@ def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
     assert not found.refused
     for prediction in found.predicted:
         assert prediction.row.measured_seconds is not None
-        assert prediction.seconds == pytest.approx(prediction.row.measured_seconds, rel=0.5), prediction.row.file
-        assert prediction.fits, prediction.reason
+        assert prediction.price.seconds == pytest.approx(prediction.row.measured_seconds, rel=0.5), prediction.row.file
+        assert prediction.price.fits, prediction.price.reason
 
 
 @pytest.mark.slow
@@ -44,9 +44,9 @@ def test_what_does_not_fit_says_which_stage_and_what_takes_the_bytes() -> None:
     row = next(row for row in rows_of("nanotron_playbook_h100") if row.model == "llama-like-80.0B")
     whole = replace(row, layout=replace(row.layout, tensor=1, pipeline=1, data=row.devices, chunks=1), zero_stage=0)
     (over,) = priced([whole]).predicted
-    assert not over.fits
-    assert over.reason.startswith("stage 0 needs ")
-    assert "of 80 GiB on a device" in over.reason
+    assert not over.price.fits
+    assert over.price.reason.startswith("stage 0 needs ")
+    assert "of 80 GiB on a device" in over.price.reason
 
 
 @pytest.mark.sweep(kept=0)
@@ -63,7 +63,7 @@ def test_a_model_that_people_train_reaches_what_they_measure() -> None:
 def test_every_row_of_the_slices_has_a_price(step: int) -> None:
     found = priced(list(read_rows(sorted(DATA.glob("*.csv"))).measured)[::step])
     assert not found.refused, [(r.file, r.line, r.reason) for r in found.refused]
-    assert all(0 < p.seconds < 1e5 and p.bytes > 1e8 for p in found.predicted)
+    assert all(0 < p.price.seconds < 1e5 and p.price.bytes > 1e8 for p in found.predicted)
 
 
 @pytest.mark.slow
@@ -73,15 +73,12 @@ def test_a_run_that_does_not_say_what_it_recomputes_lies_between_two_consistent_
     wide = replace(row.layout, microbatch=32, microbatches=1)
     large = {words: replace(said[words], layout=wide, global_batch=wide.samples) for words in said}
     for rows in (said, large):
-        none, full, between = priced(list(rows.values())).predicted
-        ends = [(end.recompute, end.seconds, end.bytes, end.fits) for end in between.ends]
-        assert ends == [("none", none.seconds, none.bytes, none.fits), ("full", full.seconds, full.bytes, full.fits)]
+        found = priced(list(rows.values())).predicted
+        none, full, between = (prediction.price for prediction in found)
+        assert between.ends == (none, full)
         assert (between.seconds, between.bytes, between.recompute) == (none.seconds, none.bytes, "none")
         assert between.fits == (none.fits or full.fits)
-        assert (between.notes, none.notes, none.ends) == (
-            ("recomputation 'selective-op' lies between none and full: both are priced",),
-            (),
-            (),
-        )
+        said_so = ("recomputation 'selective-op' lies between none and full: both are priced",)
+        assert [prediction.notes for prediction in found] == [(), (), said_so]
     assert not none.fits
     assert full.fits, "the larger run fits at one end"

@@ -14,8 +14,9 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.work import PassWork, in_sequence
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
-from alpa_explore.uniform_layouts.model_work import ModelKey, own_work
-from alpa_explore.validation.run_price import RunPricer, RunRequest, captured_graph, work_of
+from alpa_explore.uniform_layouts.works import ModelKey, own_work
+from alpa_explore.validation.run_price import CapturedModel, RunRequest, captured_graph, work_of
+from alpa_explore.validation.runs.machines import Machine
 
 HIDDEN, POSITIONS, EXPERTS, CHOSEN, FFN = 256, 128, 8, 2, 128
 CONFIG = DecoderConfig(
@@ -34,7 +35,8 @@ CLUSTER = Cluster.parse("1x8:h100", software="megatron")
 
 def run(tensor: int, expert: int, expert_tensor: int, context: int = 1) -> RunRequest:
     return RunRequest(
-        number=0,
+        key=ModelKey(config=CONFIG, micro_batch=1, dtype="bfloat16", routed=True),
+        on=Machine(cluster=CLUSTER, device="h100", software="megatron"),
         cluster=CLUSTER,
         layout=Layout(
             tensor=tensor,
@@ -53,7 +55,7 @@ def run(tensor: int, expert: int, expert_tensor: int, context: int = 1) -> RunRe
 
 def work(asked: RunRequest, samples: int = 1) -> DecoderWork:
     key = ModelKey(config=CONFIG, micro_batch=samples, dtype="bfloat16", routed=True)
-    return work_of(RunPricer().model(key), asked)
+    return work_of(CapturedModel(key), asked)
 
 
 def flops(of: PassWork) -> float:
@@ -116,7 +118,7 @@ def test_a_dense_block_is_of_a_kind_of_its_own_where_not_every_block_has_experts
     assert CONFIG.experts is not None
     every = replace(CONFIG, layers=4, ffn=512, experts=replace(CONFIG.experts, every=2))
     key = ModelKey(config=every, micro_batch=1, dtype="bfloat16", period=2, routed=True)
-    dense, routed = (block.forward for block in work_of(RunPricer().model(key), run(1, 1, 1)).blocks)
+    dense, routed = (block.forward for block in work_of(CapturedModel(key), run(1, 1, 1)).blocks)
     alone = work(run(1, 1, 1)).blocks[0].forward
     assert (dense.expert_layers, routed.expert_layers, alone.expert_layers) == (0, 1, 1)
     assert flops(routed) == flops(alone)

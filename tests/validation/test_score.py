@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.accuracy.scores import Fitting
+from alpa_explore.cluster import Cluster
 from alpa_explore.validation.predict import Prediction
-from alpa_explore.validation.runs.rows import MeasuredRow, read_rows
-from alpa_explore.validation.score import configuration, score, score_group, side
+from alpa_explore.validation.predict import prediction as predicted_run
+from alpa_explore.validation.run_price import RunPrice
+from alpa_explore.validation.runs.machines import Machine
+from alpa_explore.validation.runs.rows import MeasuredRow, configuration, read_rows, side
+from alpa_explore.validation.score import score, score_group
 
 DATA = Path(__file__).parent / "data"
 VTRAIN = DATA / "vtrain"
@@ -22,16 +26,12 @@ def prediction(predicted: float, measured: float | None, **changes: object) -> P
     fields = {"measured_seconds": measured, "measured_bytes": None, **changes}
     fields["layout"] = replace(BASE.layout, **degrees)  # type: ignore[arg-type]  # as below
     row = replace(BASE, **fields)  # type: ignore[arg-type]  # values of any field
-    return Prediction(
-        row=row,
-        device="h100",
-        software="nanotron",
-        seconds=predicted,
-        bytes=size,
-        fits=fits,
-        reason="",
-        peak_flops=1e15,
-    )
+    on = Machine(cluster=Cluster.parse("1x8:h100@nanotron"), device="h100", software="nanotron")
+    return predicted_run(row, on, RunPrice(seconds=predicted, bytes=size, fits=fits))
+
+
+def too_large(given: Prediction) -> Prediction:
+    return replace(given, run=replace(given.run, fits=False))
 
 
 def test_runs_that_failed_are_doubtful_or_faulty_are_not_scored() -> None:
@@ -63,11 +63,11 @@ def test_order_and_regret_of_the_layouts_of_one_model_on_one_number_of_devices()
     assert (layouts.layouts, layouts.predicted_best.line, layouts.best.line) == (3, 2, 3)
     assert layouts.regret == pytest.approx(2.0 / 1.6 - 1)
     assert found.score.tau == pytest.approx(1 / 3)
-    over = [replace(runs[0], fits=False), *runs[1:]]
+    over = [too_large(runs[0]), *runs[1:]]
     assert score_group("runs", "all", over).score.regret == 0.0, "what is said not to fit is not picked"
     failed = prediction(0.5, None, tensor=4, status="failed")
     assert score_group("runs", "all", [*runs[:2], failed]).choices[0].failed_before == 1
-    assert score_group("runs", "all", [*runs[:2], replace(failed, fits=False)]).choices[0].failed_before == 0
+    assert score_group("runs", "all", [*runs[:2], too_large(failed)]).choices[0].failed_before == 0
 
 
 def test_layouts_with_other_batches_are_compared_by_token() -> None:
@@ -89,7 +89,8 @@ def test_memory_error_and_noise_of_repetitions() -> None:
 
 
 def test_groups_of_a_source_are_its_devices_and_precisions_nodes_and_mfu() -> None:
-    flops = BASE.architecture.flops(BASE.tokens, BASE.sequence) / 1e15
+    peak = 8 * Cluster.parse("1x8:h100").device.peak("bfloat16")
+    flops = BASE.architecture.flops(BASE.tokens, BASE.sequence) / peak
     runs = [
         prediction(flops * 2, flops * 2, devices=8),
         prediction(flops * 20, flops * 20, devices=64, precision="fp8"),

@@ -4,7 +4,6 @@ DEGREE=N …`: a plan that is never slower than a uniform layout, or than the be
 from __future__ import annotations
 
 import argparse
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
 
 
-ByHand: TypeAlias = Callable[["PlanRequest", threading.Event | None], "Plan"]
-"""(request, cancel) -> the plan of a baseline."""
+ByHand: TypeAlias = Callable[["PlanRequest", "Running"], "Plan"]
+"""(request, where it runs) -> the plan of a baseline."""
 
 
 def chosen_baseline(
@@ -77,7 +76,7 @@ def made_by(kind: str, words: Sequence[str], pipeline: PipelineOptions) -> ByHan
 
 def _by_hand(
     request: PlanRequest,
-    cancel: threading.Event | None,
+    running: Running,
     *,
     kind: str,
     exchange: str | None,
@@ -85,15 +84,10 @@ def _by_hand(
     paper: bool | None,
 ) -> Plan:
     from alpa_explore.baselines.baseline import baseline
-    from alpa_explore.planner.microbatch_graph import microbatch_graph
+    from alpa_explore.planner.plan import captured
 
-    graph = microbatch_graph(
-        request.model,
-        request.count,
-        rematerialization=request.whole_rematerialization,
-        precision=request.precision,
-        global_batch=request.global_batch,
-    )
+    with running.resources() as resources:
+        graph = captured(request, resources)
     return baseline(
         graph,
         request.cluster,
@@ -104,7 +98,7 @@ def _by_hand(
         exchange=exchange,
         rematerialization=request.rematerialization,
         paper=paper,
-        cancel=cancel,
+        cancel=running.cancel,
         **degrees,
     )
 
@@ -198,6 +192,6 @@ def _given(
         return None, f"{words} has no number of microbatches"
     named = None if request.rematerialization == "auto" else request.rematerialization
     try:
-        return by_hand(replace(request, num_microbatches=count, rematerialization=named), running.cancel), words
+        return by_hand(replace(request, num_microbatches=count, rematerialization=named), running), words
     except InfeasiblePlanError as error:
         return None, f"{words}: {error}"

@@ -225,7 +225,7 @@ def run(options: argparse.Namespace) -> int:
             cancel=cancel,
         )
         try:
-            plan = planned(request, running) if by_hand is None else by_hand(request, cancel)
+            plan = planned(request, running) if by_hand is None else by_hand(request, running)
             plan = with_layout(plan, options, request, running, line) or plan
         except CancelledError as error:
             if not cancel.is_set():

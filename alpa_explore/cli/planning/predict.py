@@ -61,10 +61,10 @@ def run(options: argparse.Namespace) -> int:
             line.say(printable(words))
         line.say(f"predicting {len(rows.measured):,} runs")
         from alpa_explore.validation.predict import predict_rows
-        from alpa_explore.validation.run_price import RunPricer
+        from alpa_explore.validation.run_price import price_run
 
         predictions = predict_rows(
-            rows, pricer=RunPricer(), device=options.device, software=options.software, progress=line
+            rows, pricer=price_run, device=options.device, software=options.software, progress=line
         )
     scores = score(predictions.predicted)
     if options.json:
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _on_side(rows: Rows, side_name: str) -> Rows:
     """The rows of one side of the split; what is refused has no side and stays."""
-    from alpa_explore.validation.score import side
+    from alpa_explore.validation.runs.rows import side
 
     if side_name == "all":
         return rows

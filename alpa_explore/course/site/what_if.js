@@ -179,7 +179,12 @@ const whatIf = (() => {
       const others = dot(of.slice(0, last), held.slice(0, last)) + (pp > 1 ? software.boundary_buffers * boundary : 0);
       let activations = inFlight * others + held[last] * of[last] * twice;
       const [weights, gradients, state] = [3, 2, 1].map((from) => divided(elements[stage], from));
-      let temporary = Math.max(0, ...workspace.filter((_, part) => of[part])) + gradients * software.buffer_bytes;
+      // While a part runs, those behind it hold nothing: not yet, or no more.
+      const headHolds = held[last] * of[last];
+      const behind = (part) =>
+        part === last ? 0 : headHolds + (part ? 0 : dot(of.slice(1, last), held.slice(1, last)));
+      const needed = workspace.map((size, part) => (of[part] ? size - behind(part) : 0));
+      let temporary = Math.max(0, ...needed) + gradients * software.buffer_bytes;
       if (replicas > 1 && gradients * software.sync_buffer_bytes > activations + temporary) {
         [activations, temporary] = [0, gradients * software.sync_buffer_bytes];
       }

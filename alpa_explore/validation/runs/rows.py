@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ from alpa_explore.validation.runs.refusals import (
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
+SIDES = ("fit", "held-out")
+Configuration = tuple[object, ...]
+"""Everything that decides on a run but its measured values."""
 _MOST_ROWS = 1_000_000
 _MOST_BYTES, _MOST_LINE = 256 * 2**20, 2**18
 _GIB = 2**30
@@ -327,3 +331,23 @@ def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> flo
     if (teraflops := real["tflops_gpu"]) is not None:
         return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"])
     return None
+
+
+def configuration(row: MeasuredRow) -> Configuration:
+    """All that decides on a run: model, batch, machine, layout, precision, software."""
+    a, at = row.architecture, row.layout
+    return (
+        *(a.kind, a.layers, a.hidden, a.heads, a.kv_heads, a.ffn, a.vocabulary, a.tied, row.sequence),
+        *(row.global_batch, at.microbatch, row.devices, row.gpu_type, row.devices_per_node),
+        *(at.tensor, at.pipeline, at.data, at.chunks, row.zero_stage),
+        *(row.recompute, row.precision, row.schedule, row.framework),
+        # Absent where they say nothing, so that other configurations stay on their side.
+        *((a.experts, a.chosen_experts, at.expert, at.expert_tensor) if a.experts > 1 else ()),
+        *((at.context,) if at.context > 1 else ()),
+    )
+
+
+def side(row: MeasuredRow) -> str:
+    """'fit' or 'held-out', half of all configurations each. The digest of its columns decides, so that repetitions of a
+    run, and the same run in another file, are on the same side whatever the order of rows."""
+    return SIDES[sha256(repr(configuration(row)).encode()).digest()[0] % 2]
