@@ -38,7 +38,8 @@ def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intervals:
-    """Entry i: `tensors[i]` is alive at the steps starts[i] … ends[i]; a tensor that is recomputed has two entries."""
+    """Entry i: `tensors[i]` is alive at the steps starts[i] … ends[i]; a tensor that is recomputed has two entries, and
+    one in whose size an operator needs memory (`Unfused.workspaces`) another of the step at which that runs."""
 
     tensors: tuple[int, ...]
     starts: Ints
@@ -62,8 +63,8 @@ class Intervals:
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:
-    """Intervals of the storage tensors that operators of the stage produce. What is held and that no backward operator
-    reads, as what the model returns, is alive to the end."""
+    """Intervals of the storage tensors that operators of the stage produce. What the model returns is alive to the end,
+    as all that is held and that no backward operator reads."""
     # By tensor, in the order of execution: an interval begins with the first event that makes the tensor, or makes it
     # anew, and ends with the last event before the next one begins.
     tensors, makes, steps = _events(stage)
@@ -95,8 +96,29 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
         last_of_node = np.searchsorted(nodes, nodes, side="right") - 1
         ends = np.where(nodes[ends] < 0, ends, last_of_node[ends])
         _sum_over_uses(stage, tensors, starts, ends)
-    ends[held & (nodes[ends] < 0)] = len(nodes) - 1
-    return Intervals(tensors=tuple(tensors.tolist()), starts=starts, ends=ends, held=held)
+    returned = np.isin(tensors, list(stage.layered.returned))
+    ends[held & ((nodes[ends] < 0) | returned)] = len(nodes) - 1
+    needed, begins, last = _workspaces(stage)
+    return Intervals(
+        tensors=(*tensors.tolist(), *needed),
+        starts=np.append(starts, begins),
+        ends=np.append(ends, last),
+        held=np.append(held, np.zeros(len(last), dtype=np.bool_)),
+    )
+
+
+def _workspaces(stage: StageGraph) -> tuple[list[int], Ints, Ints]:
+    """The tensors in whose sizes operators need memory while they run, and the steps from which and to which."""
+    layered, needed, begins, ends = stage.layered, [], [], []
+    order = [layered.graph.operators[index] for index in _execution_order(stage)]
+    for step, operator in enumerate(order):
+        for place in () if operator.unfused is None else operator.unfused.workspaces:
+            of = layered.storage[(*operator.inputs, *operator.outputs)[place]]
+            readers = (s for s in range(step, len(order)) if of in _read(layered, order[s]) and order[s].bytes_accessed)
+            needed.append(of)
+            begins.append(step)
+            ends.append(step if place < len(operator.inputs) else next(readers, step))
+    return needed, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -> None:
