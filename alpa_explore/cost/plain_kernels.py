@@ -130,11 +130,7 @@ def _attention(
             shared_masks.add((rows, columns))
             kept += rows * columns * element
         return Unfused(
-            slowdown=under_mask,
-            moved_bytes=2 * repeated,
-            kept_bytes=kept * keeps,
-            workspaces=workspaces,
-            masked=small,
+            slowdown=under_mask, moved_bytes=2 * repeated, kept_bytes=kept * keeps, workspaces=workspaces, masked=small
         ), tuning.MASK_LAUNCHES
     if mask is None and not windowed:
         equal = key.shape[3] == value.shape[3]
