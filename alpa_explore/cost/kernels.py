@@ -22,7 +22,7 @@ from alpa_explore.sharding.spec import local_shape
 from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.units import DTYPE_BYTES
 
-_CONVOLUTIONS = ("aten.convolution", "aten.convolution_backward")
+_OF_CUDNN = frozenset({"aten.convolution", "aten.convolution_backward", *RECURRENCES})
 Shape = tuple[int, ...]
 Sizes = tuple[float, ...]
 """(count, m, n, k)."""
@@ -198,12 +198,12 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
 
 
 def kernel_dtype(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """The dtype in which an operator computes. cuDNN convolves float32 in TF32, as PyTorch allows it by default; of a
-    device without TF32 `Device.computes_in` gives the other dtype."""
+    """The dtype in which an operator computes. cuDNN convolves float32 in TF32, and so it computes recurrences, as
+    PyTorch allows it by default; of a device without TF32 `Device.computes_in` gives the other dtype."""
     if operator.low is not None:
         return RECIPES[operator.low.recipe].dtype
     dtype = (*outputs, *inputs)[0].dtype
-    return "tf32" if dtype == "float32" and packet(operator.kind) in _CONVOLUTIONS else dtype
+    return "tf32" if dtype == "float32" and packet(operator.kind) in _OF_CUDNN else dtype
 
 
 def cast_elements(

@@ -11,8 +11,10 @@ a kernel. All of a graph's operators of a kind are treated alike; the figures ar
   large heads, or where those of values have another size, it is the memory-efficient one. Neither skips blocks under a
   mask. Sinks are no argument of theirs: a model spells such attention out, reads and writes all scores in each step,
   and keeps their shares.
-- A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
-  copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
+- A convolution of cuDNN reaches a share of the rate of a product, and reads its operands again and again where its
+  channels are few; of NCHW tensors copies are made in the other order of dims. A depthwise one reads its operands from
+  the caches for every product.
+- cuDNN launches the steps of a recurrence from one call.
 - Norms and log-softmax read their tensor again once they know its statistics.
 - Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered,
   the gate computed, results weighted, put back and summed, and backward added by sorted indices.
@@ -34,7 +36,7 @@ from dataclasses import replace
 from alpa_explore.cluster import Software
 from alpa_explore.cost import tuning
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TrainingGraph, Unfused
-from alpa_explore.graph.counts import ROUTED, attention_flops, attention_window, matrix_shapes, packet
+from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_flops, attention_window, matrix_shapes, packet
 from alpa_explore.units import DTYPE_BYTES
 
 _ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
@@ -83,14 +85,17 @@ def _plain(
         found = _convolution(operator, inputs[name == _CONVOLUTION_BACKWARD :][1], fuses)
     elif name in _PRODUCTS:
         found = _product(operator, graph, fuses)
+    elif name in RECURRENCES:
+        launches = 1 + launches // tuning.STEPS_IN_A_LAUNCH
     elif name in tuning.PASSES_AGAIN and not fuses:
         found = Unfused(moved_bytes=round(operator.bytes_accessed * tuning.PASSES_AGAIN[name]))
-    return operator if found is None else replace(operator, unfused=found, launches=launches)
+    same = found is None and launches == operator.launches
+    return operator if same else replace(operator, unfused=found, launches=launches)
 
 
 def _attention(
     operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool, shared_masks: set[tuple[int, ...]] | None
-) -> tuple[Unfused | None, int]:
+) -> tuple[Unfused, int]:
     """(how attention runs, kernels beside its own); `shared_masks` for software that compiles."""
     query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
     samples, heads, rows, _ = query.shape
@@ -100,6 +105,9 @@ def _attention(
     mask, windowed = arguments[_MASK], attention_window(_ATTENTION, arguments) > 0
     all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
     backward = operator.phase is Phase.BACKWARD
+    # The gradient of queries is summed in float32, and those of keys and values are made for each head of queries: in
+    # sizes of the gradient of the result.
+    workspaces = (0,) * (2 + 2 * (heads > shared)) * (backward and element == 2)
     small = element == 2 and key.shape[3] == value.shape[3] <= tuning.MASKED_HEAD
     under_mask = all_scores if small else all_scores / tuning.EFFICIENT_ATTENTION
     if len(arguments) > _SINK and arguments[_SINK] is not None:
@@ -122,25 +130,26 @@ def _attention(
             shared_masks.add((rows, columns))
             kept += rows * columns * element
         return Unfused(
-            slowdown=under_mask, moved_bytes=2 * repeated, kept_bytes=kept * keeps, masked=small
+            slowdown=under_mask, moved_bytes=2 * repeated, kept_bytes=kept * keeps, workspaces=workspaces, masked=small
         ), tuning.MASK_LAUNCHES
     if mask is None and not windowed:
-        unequal = key.shape[3] != value.shape[3]
-        return (Unfused(slowdown=1 / tuning.EFFICIENT_ATTENTION) if unequal else None), 0
+        equal = key.shape[3] == value.shape[3]
+        return Unfused(slowdown=1 if equal else 1 / tuning.EFFICIENT_ATTENTION, workspaces=workspaces), 0
     if windowed:
         kept = rows * columns * element + repeated
     else:
         boolean = isinstance(mask, Ref) and graph.tensors[mask.tensor].dtype == "bool"
         kept = graph.tensors[mask.tensor].elements * element if isinstance(mask, Ref) and boolean else 0
     return Unfused(
-        slowdown=under_mask, moved_bytes=2 * kept, kept_bytes=kept * keeps, masked=small
+        slowdown=under_mask, moved_bytes=2 * kept, kept_bytes=kept * keeps, workspaces=workspaces, masked=small
     ), tuning.MASK_LAUNCHES
 
 
 def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused | None:
     rows = 8
-    unaligned = 0
-    for tensor in (*operator.inputs[-2:], operator.outputs[0]):
+    unaligned: dict[int, int] = {}
+    first = len(operator.inputs) - 2
+    for place, tensor in enumerate((*operator.inputs[-2:], operator.outputs[0]), first):
         of, producer = graph.tensors[tensor], graph.tensors[tensor].producer
         if DTYPE_BYTES[of.dtype] != 2:
             return None
@@ -151,10 +160,13 @@ def _product(operator: Operator, graph: TrainingGraph, fuses: bool) -> Unfused |
         )
         multiple = math.gcd(of.shape[0 if transposed else 1], 8)
         rows = min(rows, multiple)
-        unaligned += of.bytes * (multiple < 8)
+        if multiple < 8:
+            unaligned[place] = of.bytes
     if rows == 8:
         return None
-    return Unfused(moved_bytes=2 * unaligned) if fuses else Unfused(slowdown=1 / tuning.UNALIGNED[rows], unaligned=True)
+    if fuses:  # copies are padded
+        return Unfused(moved_bytes=2 * sum(unaligned.values()), workspaces=tuple(unaligned))
+    return Unfused(slowdown=1 / tuning.UNALIGNED[rows], unaligned=True)
 
 
 def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
@@ -166,11 +178,11 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     if groups > 1 and second == 1:
         return Unfused(moved_bytes=round(operator.flops * tuning.DEPTHWISE_BYTES))
     depth = weight.elements // first
-    width = min(made, depth)
-    share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
+    read = operator.flops * DTYPE_BYTES[weight.dtype] * tuning.CONVOLUTION_READS / min(made, depth)
     # A compiler lays tensors out as cuDNN wants them.
-    moved = 0 if fuses else 2 * operator.bytes_accessed
-    return Unfused(slowdown=1 / share, moved_bytes=moved, unaligned=made % 8 > 0 or depth % 8 > 0)
+    moved = round(read) + (0 if fuses else 2 * operator.bytes_accessed)
+    unaligned = made % 8 > 0 or depth % 8 > 0
+    return Unfused(slowdown=1 / tuning.CONVOLUTION_SHARE, moved_bytes=moved, unaligned=unaligned)
 
 
 def _experts(operator: Operator, inputs: Sequence[Tensor], keeps: bool, fuses: bool) -> Unfused:

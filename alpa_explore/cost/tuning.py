@@ -32,9 +32,12 @@ MASK_LAUNCHES = 4
 SPELLED_OUT = {False: (15, 10), True: (18, 14)}
 """By whether it is the backward pass: (passes over all scores, kernels) of attention with sinks that is spelled out:
 products, scale, mask, sink joined, largest score, difference, softmax, and their gradients."""
-CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 800.0
-"""Rate of cuDNN's convolutions over that of a product: the share of a wide one, and at which output channels, or depth
-of the sum, half of it is reached. Fitted to both passes of a ResNet-50 on an H100 (data/gpu)."""
+CONVOLUTION_SHARE, CONVOLUTION_READS = 0.85, 1.75
+"""Of cuDNN's convolutions: the rate over that of a product, and numbers that are read and written for each FLOP and
+output channel, or depth of the sum, whichever is less. Fitted to both passes of a ResNet-50 on an H100 (data/gpu)."""
+STEPS_IN_A_LAUNCH = 10
+"""Steps of a recurrence, of two kernels each, that cuDNN launches while PyTorch launches one operator: 5 µs each of
+50. Set by hand; not measured."""
 DEPTHWISE_BYTES = 0.97
 """Bytes for each FLOP of a depthwise convolution, at the bandwidth of the memory. Fitted to a ConvNeXt on an H100."""
 PASSES_AGAIN = {

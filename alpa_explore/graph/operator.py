@@ -86,6 +86,9 @@ class Unfused:
     """Read and written by kernels beside its own."""
     kept_bytes: int = 0
     """Kept for the backward pass beside tensors of the graph."""
+    workspaces: tuple[int, ...] = ()
+    """Places among its inputs and outputs of the tensors in whose sizes it needs memory while it runs; in that of an
+    output until the first kernel has read it."""
     unaligned: bool = False
     """Whether it is a product of rows that are no multiples of 16 bytes in memory (`KernelFigures.unaligned_share`)."""
     in_float32: bool = False

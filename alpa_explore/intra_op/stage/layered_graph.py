@@ -14,7 +14,7 @@ from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse, join_projections
 from alpa_explore.cost.plain_kernels import as_plain_pytorch, as_software_updates
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TensorKind, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product, packet
 from alpa_explore.graph.low_precision import in_low_precision
@@ -90,6 +90,11 @@ class LayeredGraph:
             for position, elements in together.items()
             for tensor in (self.graph.parameters[position].tensor, *self.contributions[position])
         }
+
+    @cached_property
+    def returned(self) -> frozenset[int]:
+        """The (storage) tensors that the model returns beside its loss."""
+        return frozenset(self.storage[t.index] for t in self.graph.tensors if t.kind is TensorKind.RETURNED)
 
     @cached_property
     def unstored(self) -> frozenset[int]:

@@ -4,20 +4,26 @@ The order of execution is: forward operators, then backward operators; before th
 for a segment run its recomputed forward operators. Weights and accumulated gradients are counted elsewhere. What is
 held for the backward pass is freed behind the last backward operator that reads it, and the rest behind its last
 reader. Autograd computes the backward operators of one forward operator together: what they read and make is alive
-until the last of them has run. What torch.compile makes of a backward pass returns all gradients of weights at its end.
-The workspace is what a microbatch takes at its peak, above what it holds when its forward pass ends.
+until the last of them has run. A compiled kernel runs as soon as what it reads is there, and what torch.compile makes
+of a backward pass returns all gradients of weights at its end; where parts are recomputed, the operators of its kernels
+run one after another. The workspace is what a microbatch takes at its peak, above what it holds when its forward pass
+ends.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 
-from alpa_explore.graph import Operator, Phase
-from alpa_explore.graph.counts import packet
+from alpa_explore.graph import Operator, Phase, TrainingGraph
+from alpa_explore.graph.blocks import block_number
+from alpa_explore.graph.counts import is_view, packet
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
@@ -36,9 +42,13 @@ def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
     return peaks
 
 
+_NORMS = frozenset({"alpa_explore.rms_norm_backward", "aten.native_layer_norm_backward"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intervals:
-    """Entry i: `tensors[i]` is alive at the steps starts[i] … ends[i]; a tensor that is recomputed has two entries."""
+    """Entry i: `tensors[i]` is alive at the steps starts[i] … ends[i]; a tensor that is recomputed has two entries, and
+    one in whose size an operator needs memory (`Unfused.workspaces`) another of the step at which that runs."""
 
     tensors: tuple[int, ...]
     starts: Ints
@@ -62,8 +72,8 @@ class Intervals:
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:
-    """Intervals of the storage tensors that operators of the stage produce. What is held and that no backward operator
-    reads, as what the model returns, is alive to the end."""
+    """Intervals of the storage tensors that operators of the stage produce. What the model returns is alive to the end,
+    as all that is held and that no backward operator reads."""
     # By tensor, in the order of execution: an interval begins with the first event that makes the tensor, or makes it
     # anew, and ends with the last event before the next one begins.
     tensors, makes, steps = _events(stage)
@@ -90,13 +100,59 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
     nodes = _autograd_nodes(stage)
     if stage.layered.returns_together:
         leaving = {stage.layered.storage[t] for p in stage.parameters for t in stage.layered.contributions[p]}
+        if not stage.layered.recomputed:
+            _join_kernels(stage, tensors, starts, ends, held & (nodes[ends] < 0))
         ends[np.isin(tensors, list(leaving))] = len(nodes) - 1
     else:
         last_of_node = np.searchsorted(nodes, nodes, side="right") - 1
         ends = np.where(nodes[ends] < 0, ends, last_of_node[ends])
         _sum_over_uses(stage, tensors, starts, ends)
-    ends[held & (nodes[ends] < 0)] = len(nodes) - 1
-    return Intervals(tensors=tuple(tensors.tolist()), starts=starts, ends=ends, held=held)
+    returned = np.isin(tensors, list(stage.layered.returned))
+    ends[held & ((nodes[ends] < 0) | returned)] = len(nodes) - 1
+    needed, begins, last = _workspaces(stage)
+    return Intervals(
+        tensors=(*tensors.tolist(), *needed),
+        starts=np.append(starts, begins),
+        ends=np.append(ends, last),
+        held=np.append(held, np.zeros(len(last), dtype=np.bool_)),
+    )
+
+
+def _workspaces(stage: StageGraph) -> tuple[list[int], Ints, Ints]:
+    """The tensors in whose sizes operators need memory while they run, and the steps from which and to which."""
+    layered, needed, begins, ends = stage.layered, [], [], []
+    order = [layered.graph.operators[index] for index in execution_order(stage)]
+    for step, operator in enumerate(order):
+        for place in () if operator.unfused is None else operator.unfused.workspaces:
+            of = layered.storage[(*operator.inputs, *operator.outputs)[place]]
+            readers = (s for s in range(step, len(order)) if of in _read(layered, order[s]) and order[s].bytes_accessed)
+            needed.append(of)
+            begins.append(step)
+            ends.append(step if place < len(operator.inputs) else next(readers, step))
+    return needed, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+
+def _join_kernels(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints, stays: Flags) -> None:
+    """A fused kernel reads all it reads until it ends, and writes what it makes in place of what nobody reads then, one
+    tensor for one of its size: in `ends`. What `stays` is replaced by nothing. The gradients of norms' weights are sums
+    over tokens: those of a block are one kernel, so what one reads is alive until the next runs."""
+    operators = [stage.layered.graph.operators[index] for index in execution_order(stage)]
+    kernels = [None if o.fused is None else o.fused.operators for o in operators]
+    last = {kernel: step for step, kernel in enumerate(kernels)}
+    norms = [(kernels[step], block_number(o.module)) for step, o in enumerate(operators) if packet(o.kind) in _NORMS]
+    until = {one: last[other] for (one, block), (other, of) in pairwise(norms) if block == of}
+    sizes = [stage.layered.graph.tensors[t].bytes for t in tensors.tolist()]
+    freed: dict[tuple[object, int], list[int]] = defaultdict(list)
+    for place in np.argsort(ends, kind="stable").tolist():
+        kernel = kernels[ends[place]]
+        if kernel is not None and kernels[starts[place]] != kernel:
+            ends[place] = until.get(kernel, last[kernel])
+            if kernel not in until and not stays[place]:
+                freed[kernel, sizes[place]].append(place)
+    for place in np.argsort(starts, kind="stable").tolist():
+        kernel = kernels[starts[place]]
+        if kernel is not None and ends[place] >= last[kernel] and freed[kernel, sizes[place]]:
+            ends[freed[kernel, sizes[place]].pop()] = starts[place] - 1
 
 
 def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -> None:
@@ -113,7 +169,7 @@ def _autograd_nodes(stage: StageGraph) -> Ints:
     """For each step the number of its run of backward operators of one forward operator, ascending; -1 before the
     backward pass. What adds gradients of several runs is a run of its own."""
     of_forward, adds = _derived(stage.layered)
-    order = np.array(_execution_order(stage), dtype=np.int64)
+    order = np.array(execution_order(stage), dtype=np.int64)
     forward, alone = of_forward[order], adds[order]
     begins = np.ones(len(order), dtype=np.bool_)
     begins[1:] = (forward[1:] != forward[:-1]) | alone[1:] | alone[:-1] | (forward[1:] < 0)
@@ -141,7 +197,7 @@ READ, VIEWED, ANEW = 0, 1, 2
 
 def _events(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
     """The storage tensors that operators of a stage touch, in the order of execution: tensor, what is done, step."""
-    operators = np.array(_execution_order(stage), dtype=np.int64)
+    operators = np.array(execution_order(stage), dtype=np.int64)
     begins, tensors, makes = _touched(stage.layered)
     counts = begins[operators + 1] - begins[operators]
     steps = np.repeat(np.arange(len(operators)), counts)
@@ -149,11 +205,16 @@ def _events(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
     return tensors[at], makes[at], steps
 
 
-def _execution_order(stage: StageGraph) -> Sequence[int]:
+@lru_cache(maxsize=4)
+def execution_order(stage: StageGraph) -> Sequence[int]:
     """The operators of a stage in the order in which they run: those that are recomputed twice."""
     layered = stage.layered
     if not layered.recomputed:
-        return stage.operators
+        if not layered.returns_together:
+            return stage.operators
+        phases = [layered.graph.operators[index].phase is Phase.BACKWARD for index in stage.operators]
+        sides = ([i for i, back in zip(stage.operators, phases, strict=True) if back is side] for side in (False, True))
+        return [index for side in sides for index in _kernel_order(layered.graph, side)]
     recomputed_of: dict[int, list[int]] = {}
     for index in stage.operators:
         if index in layered.recomputed:
@@ -164,6 +225,41 @@ def _execution_order(stage: StageGraph) -> Sequence[int]:
             for segment in layered.waits.get(index, ()):
                 order.extend(recomputed_of.pop(segment, ()))
         order.append(index)
+    return order
+
+
+def _kernel_order(graph: TrainingGraph, operators: Sequence[int]) -> list[int]:
+    """These operators with those of a fused kernel, and views of what they make, together, as soon as what the kernel
+    reads is there."""
+    unit_of: dict[int | None, object] = {}
+    for index in operators:
+        operator = graph.operators[index]
+        kernel = index if operator.fused is None else operator.fused.operators
+        viewed = graph.tensors[operator.inputs[0]].producer if is_view(operator.kind) else None
+        unit_of[index] = unit_of.get(viewed, kernel)
+    members: dict[object, list[int]] = defaultdict(list)
+    waits: dict[object, set[object]] = defaultdict(set)
+    readers: dict[object, list[object]] = defaultdict(list)
+    for index in operators:
+        unit = unit_of[index]
+        members[unit].append(index)
+        for tensor in graph.operators[index].inputs:
+            maker = unit_of.get(graph.tensors[tensor].producer, unit)
+            if maker != unit and maker not in waits[unit]:
+                waits[unit].add(maker)
+                readers[maker].append(unit)
+    place = {unit: of[0] if isinstance(unit, int) or not waits[unit] else -1 for unit, of in members.items()}
+    ready = [(place[unit], of[0], unit) for unit, of in members.items() if not waits[unit]]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, _, unit = heappop(ready)
+        order += members[unit]
+        for reader in readers[unit]:
+            waits[reader].discard(unit)
+            if not waits[reader]:
+                heappush(ready, (place[reader], members[reader][0], reader))
+    assert len(order) == len(operators)
     return order
 
 
