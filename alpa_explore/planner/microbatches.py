@@ -183,11 +183,11 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
         for count in sorted(least, key=lambda b: (least[b].seconds, least[b].over_bytes)):
             if best is not None and least[count].seconds > best.predicted.iteration_seconds:
                 break
+            nearest = min((error.over_bytes for error in failed.values() if error.over_bytes), default=math.inf)
             try:
-                if failed and count not in ready and least[count].over_bytes > 0:  # that of a smaller microbatch
+                if 0 < least[count].over_bytes < nearest and count not in ready:  # that is of a smaller microbatch
                     ready[count] = _with_stages(request, count, resources)
                     least |= dict.fromkeys((b for b in least if b <= count), least_time(ready[count][1]))
-                nearest = min((error.over_bytes for error in failed.values() if error.over_bytes), default=math.inf)
                 if nearest <= least[count].over_bytes:
                     continue
                 of_count = ready[count][0] if count in ready else _ready(request, count, resources)
