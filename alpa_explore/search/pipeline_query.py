@@ -54,8 +54,8 @@ class PipelineQuery:
     @property
     def without_constraints(self) -> PipelineQuery:
         """The query without what constrains the stages."""
-        free = {"cuts": (), "num_stages": None, "stage_submeshes": (), "imbalance_tolerance": None}
-        return replace(self, options=replace(self.options, **free))
+        free = replace(self.options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
+        return replace(self, options=free)
 
     def held_at(self, place: int, depth: int) -> int:
         """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages, rounded up: what

@@ -12,6 +12,7 @@ from itertools import chain, combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alpa_explore.graph import GIVEN_KINDS, Phase, TensorKind
 from alpa_explore.graph.counts import packet
@@ -221,7 +222,7 @@ def _form(layered: LayeredGraph, rows: _Rows) -> bytes:
 _DIGEST_BYTES = sha256().digest_size
 
 
-def _digests(described: Iterable[tuple[object, ...]]) -> Flags:
+def _digests(described: Iterable[tuple[object, ...]]) -> NDArray[np.uint8]:
     """A digest of each description [descriptions, bytes]."""
     known: dict[tuple[object, ...], bytes] = {}
     rows = []

@@ -15,7 +15,6 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage import stage_graph
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.liveness import workspace_intervals
@@ -177,7 +176,7 @@ def test_equal_blocks_have_one_key_and_equal_problems(tiny_gpt):
     assert stage(0, 0).structure_key != stage(1, 1).structure_key
 
 
-def test_graphs_that_differ_in_sizes_alone_are_cut_once_into_the_stages_that_each_has_by_itself(tiny_gpt, monkeypatch):
+def test_graphs_that_differ_in_sizes_alone_are_cut_once_into_the_stages_that_each_has_by_itself(tiny_gpt):
     twice = capture(*build("gpt-tiny", 8), name="gpt-tiny", rematerialization=True)
     held = capture(*build("gpt-tiny", 8), name="gpt-tiny")
     layers = manual_layers(tiny_gpt, ["h.1", "h.2", "h.3"]).layer_of_forward
@@ -189,15 +188,14 @@ def test_graphs_that_differ_in_sizes_alone_are_cut_once_into_the_stages_that_eac
         assert large.layered is layered[1]
         assert workspace_intervals(large) is workspace_intervals(small) is not workspace_intervals(kept)
         assert len({small.structure_key, large.structure_key, kept.structure_key}) == 3
-    monkeypatch.setattr(stage_graph, "_cutter", stage_graph._Cutter)  # nothing is shared
-    for shared, one in zip(together, layered, strict=True):
-        alone = slice_stages(one)
-        for first, last in itertools.combinations_with_replacement(range(4), 2):
-            for name in ("operators", "sources", "parameters", "sinks", "held", "launches", "structure_key"):
-                assert getattr(shared(first, last), name) == getattr(alone(first, last), name), name
-            found, expected = (workspace_intervals(stage_of(first, last)) for stage_of in (shared, alone))
-            assert found.tensors == expected.tensors
-            assert all(np.array_equal(getattr(found, n), getattr(expected, n)) for n in ("starts", "ends", "held"))
+    alone = slice_stages(layered[1], layers_apart=False)  # cut for this graph
+    for first, last in itertools.combinations_with_replacement(range(4), 2):
+        for name in ("operators", "sources", "parameters", "sinks", "held", "launches"):
+            assert getattr(together[1](first, last), name) == getattr(alone(first, last), name), name
+        found, expected = (workspace_intervals(stage_of(first, last)) for stage_of in (together[1], alone))
+        assert found is not expected
+        assert found.tensors == expected.tensors
+        assert all(np.array_equal(getattr(found, n), getattr(expected, n)) for n in ("starts", "ends", "held"))
 
 
 def test_rematerialisation_holds_what_enters_a_layer_and_runs_its_forward_again(tiny_gpt):
