@@ -156,6 +156,11 @@ class Device:
         """Bytes that the software keeps back: no plan is offered them."""
         return self.software.reserved_bytes(self.memory_bytes)
 
+    @property
+    def offered_bytes(self) -> float:
+        """Bytes that a plan can use."""
+        return self.memory_bytes - self.reserved_bytes
+
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate, complex numbers at that of their
         parts."""

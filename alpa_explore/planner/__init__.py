@@ -2,7 +2,8 @@
 
 - `plan`: the algorithm on one screen, for one number of microbatches B (`plan_request`): read it first.
 - `interface`: `ax.plan`, which calls `plan_request` once, or `microbatches` for B "auto"; with sequences in zig-zag
-  order where devices share one and that is faster. `least_time`: lower bounds on T, by which most B need no plan.
+  order where devices share one and that is faster. `least_time`: lower bounds on T and on what each B lacks, by
+  which most B need no plan.
 - `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation,
   seconds of each pass.
 - `kernels_meanwhile`: kernels of the solvers compiled in another process while a model is captured.

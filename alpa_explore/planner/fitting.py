@@ -52,7 +52,7 @@ def fitting_cluster(
     weights, least = least_weight_bytes(graph, request.cluster.software), True
     stop = _Deadline(cancel, tuning.FIT_SECONDS)
     for cluster in larger_clusters(request.cluster):
-        if weights > sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds):
+        if weights > sum(kind.devices * kind.device.offered_bytes for kind in cluster.kinds):
             continue
         fit = fits(graph, replace(request, cluster=cluster), stop=stop)
         if fit:

@@ -16,7 +16,7 @@ from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import CancelledError, InfeasiblePlanError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import divisors_of
-from alpa_explore.planner.least_time import LeastTime, least_time
+from alpa_explore.planner.least_time import LeastTime, least_over, least_time
 from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any, weights_too_large
 from alpa_explore.planner.plan import (
     NOT_PROVEN,
@@ -80,7 +80,7 @@ def not_planned(num_microbatches: int, samples: int, least: LeastTime) -> TriedM
         num_microbatches=num_microbatches,
         samples=samples,
         iteration_seconds=None,
-        over_bytes=least.over_bytes if least.over_bytes > 0 else None,
+        over_bytes=least.over_bytes if 0 < least.over_bytes < math.inf else None,
         least_seconds=least.seconds if least.seconds < math.inf else None,
     )
 
@@ -151,7 +151,8 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     """The best plan over all B that divide the global batch.
 
     Each B with a bound below the best T so far is planned with the stages that a pipeline wants, the lowest bound
-    first; then those that may be the best, by their bound or within `ALIKE` of it, with all stages.
+    first; then those that may be the best, by their bound or within `ALIKE` of it, with all stages. Where none fits,
+    the one that lacks least by the lower bounds is planned, and those that may lack less.
     """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[len(counts) // 2], leanest=counts[-1])
@@ -173,6 +174,8 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
                     seconds = max(seconds, (1 - ALIKE) * plan.predicted.iteration_seconds)
                     lines[count] = tried(plan)
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
+                if seconds == math.inf:  # what it lacks is known better now
+                    least[count] = replace(least[count], over_bytes=least_over(stages))
             least[count] = replace(least[count], seconds=seconds)
             if seconds > known:
                 ready.pop(count, None)
@@ -180,9 +183,13 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
         for count in sorted(least, key=lambda b: (least[b].seconds, least[b].over_bytes)):
             if best is not None and least[count].seconds > best.predicted.iteration_seconds:
                 break
-            if any(error.over_bytes and error.over_bytes <= least[count].over_bytes for error in failed.values()):
-                continue
+            nearest = min((error.over_bytes for error in failed.values() if error.over_bytes), default=math.inf)
             try:
+                if 0 < least[count].over_bytes < nearest and count not in ready:  # that is of a smaller microbatch
+                    ready[count] = _with_stages(request, count, resources)
+                    least |= dict.fromkeys((b for b in least if b <= count), least_time(ready[count][1]))
+                if nearest <= least[count].over_bytes:
+                    continue
                 of_count = ready[count][0] if count in ready else _ready(request, count, resources)
                 plan = plan_prepared(of_count, _named(resources, count), every_b=False)
             except InfeasiblePlanError as error:
@@ -200,7 +207,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             error.known = replace(known_best, warnings=tuple(dict.fromkeys((*known_best.warnings, NOT_PROVEN))))
         raise
     if best is None:
-        raise nothing_fits_at_any(failed)
+        raise nothing_fits_at_any(failed, lacking_more=set(counts) - set(failed))
     return replace(best, microbatches=tuple(lines[count] for count in counts))
 
 
@@ -224,14 +231,18 @@ def _bounded(
             least[count] = too_large
             continue
         try:
-            of_count = _ready(request, count, resources)
+            ready[count] = _with_stages(request, count, resources)
         except InfeasiblePlanError as error:
             failed[count] = error
         else:
-            stages = stages_of(of_count, _named(resources, count), whole_meshes=True)
-            ready[count], least[count] = (of_count, stages), least_time(stages)
-            too_large = least[count] if least[count].over_bytes > 0 else None
+            least[count] = least_time(ready[count][1])
+            too_large = least[count] if 0 < least[count].over_bytes < math.inf else None
     return ready, least, failed
+
+
+def _with_stages(request: PlanRequest, count: int, resources: Resources) -> tuple[Prepared, StagePricing]:
+    of_count = _ready(request, count, resources)
+    return of_count, stages_of(of_count, _named(resources, count), whole_meshes=True)
 
 
 def _ready(request: PlanRequest, count: int, resources: Resources) -> Prepared:

@@ -1,7 +1,7 @@
 """The error when nothing fits in memory: the stage that overflows, by how much, and the nearest change that fits."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,9 +35,7 @@ def nothing_fits(
     `samples` are those of a microbatch, `rematerialization` what was asked for.
     """
     cluster = query.cluster
-    free = replace(
-        query, options=replace(query.options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
-    )
+    free = query.without_constraints
     if query.options.constrained and free.best(costs).feasible:
         return _too_constrained(costs, query)
     needed = _needed(costs, free)
@@ -90,38 +88,46 @@ def nothing_fits(
 def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
     """Why no B can have a plan, in words, where that is known without a solve: a lower bound on the bytes that the
     devices hold at any B exceeds their memory. Otherwise ''."""
-    needed, memory = least_weight_bytes(graph, cluster.software), cluster.device.memory_bytes
-    room = sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds)
+    needed, memory = least_weight_bytes(graph, cluster.software), cluster.device.offered_bytes
+    room = sum(kind.devices * kind.device.offered_bytes for kind in cluster.kinds)
     if needed <= room:
         return ""
     if cluster.others:
         return (
             f"weights, gradients and optimizer states alone are {units.bytes_(needed)} if nothing is stored twice, and "
-            f"all {cluster.devices:,} devices together have {units.bytes_(room)}"
+            f"all {cluster.devices:,} devices together offer {units.bytes_(room)}"
         )
     nodes = math.ceil(needed / (memory * cluster.devices_per_node))
     return (
-        f"weights, gradients and optimizer states alone are {units.bytes_(needed / cluster.devices)} on each device of "
-        f"{units.bytes_(memory)} if nothing is stored twice (with {nodes:,} nodes they would fit)"
+        f"weights, gradients and optimizer states alone are {units.bytes_(needed / cluster.devices)} on each device, "
+        f"which offers {units.bytes_(memory)}, if nothing is stored twice (with {nodes:,} nodes they would fit)"
     )
 
 
-def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = "") -> InfeasiblePlanError:
+def nothing_fits_at_any(
+    failed: Mapping[int, InfeasiblePlanError], why: str = "", lacking_more: Collection[int] = ()
+) -> InfeasiblePlanError:
     """The error where no B has a plan, with the B that comes closest, its stage and its bytes.
 
-    With `why` (`weights_too_large`) only the B that holds least was tried.
+    With `why` (`weights_too_large`) only the B that holds least was tried. Those `lacking_more` were not tried, by
+    lower bounds.
     """
     b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
+    others = f" (with B = {_listed(lacking_more)} devices lack no less, by lower bounds)" if lacking_more else ""
     return InfeasiblePlanError(
         f"{error.what} for any number of microbatches",
         found=(
             f"{why}; B = {b}, which holds the fewest activations: {error.found}"
             if why
-            else f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}"
+            else f"tried B = {_listed(failed)}{others}; closest is B = {b}: {error.found}"
         ),
         remedy=error.remedy,
         over_bytes=error.over_bytes,
     )
+
+
+def _listed(counts: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(counts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,10 @@ class PriceBook:
             constraints=max(self.constraints, other.constraints),
         )
 
+    def least_peak(self, held: int) -> float:
+        """Lower bound on the peak bytes of every choice with so many microbatches held; 0 where none is known."""
+        return max((size for n, size in self.least_peaks if n <= held), default=0.0)
+
     def bound(self, inverse_b: float) -> float:
         """Lower bound on the device seconds of every choice; inf where no choice is legal."""
         known = dict(self.bounds)
@@ -245,7 +249,7 @@ class Reading:
         """Whether no lower bound on the peak bytes exceeds the memory."""
         if self.unsampled is not None:
             return held <= self.unsampled.most_held
-        return max((size for n, size in self.book.least_peaks if n <= held), default=0.0) <= self.memory_bytes
+        return self.book.least_peak(held) <= self.memory_bytes
 
     def short_of_memory(self, held: int) -> bool:
         """Whether the fastest choice does not fit with so many microbatches held, and another one may."""

@@ -51,6 +51,12 @@ class PipelineQuery:
         """The submeshes that a stage may have."""
         return submeshes(self.cluster, self.options.submesh_space)
 
+    @property
+    def without_constraints(self) -> PipelineQuery:
+        """The query without what constrains the stages."""
+        free = replace(self.options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
+        return replace(self, options=free)
+
     def held_at(self, place: int, depth: int) -> int:
         """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages, rounded up: what
         fits is sought beside whole ones."""

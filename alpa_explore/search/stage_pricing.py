@@ -169,6 +169,23 @@ class StagePricing:
         bounds = {cell: of_cell for cell, of_cell in self._bounds[given_up].items() if of_cell}
         return replace(self._unpriced, candidates=self._candidates_by_cell(), bounds=bounds)
 
+    def over_bytes(self) -> dict[RangeKey, dict[int, float]]:
+        """Of every cell, for each number of microbatches held: by how much more than it has a device needs at least."""
+        parts, over = self.query.holds_parts(self.num_layers), dict[RangeKey, dict[int, float]]()
+        for (first, last, submesh), stages in self._stages.items():
+            on, books = self.query.submeshes[submesh], {stage.key: self.library[stage.key] for stage in stages}
+            over[first, last, submesh] = {
+                held: min(
+                    max(
+                        self.lower_bounds[stage.version].over_bytes(first, last, on, held - parts),
+                        books[stage.key].least_peak(held - parts) - self._unpriced.memory_of(on),
+                    )
+                    for stage in stages
+                )
+                for held in self.counts
+            }
+        return over
+
     def gap(self) -> float:
         """The share by which the best pipeline of the candidates may exceed the best of all, as far as is proven; inf
         where none of them fits, though one may."""

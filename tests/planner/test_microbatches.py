@@ -10,10 +10,10 @@ import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.planner import microbatches
-from alpa_explore.planner.least_time import least_time
+from alpa_explore.planner.least_time import least_over, least_time
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.microbatches import ALIKE, COUNTS, ENOUGH, microbatches_from_costs
-from alpa_explore.planner.plan import plan_of_wanted, prepared, stages_of
+from alpa_explore.planner.plan import plan_of_wanted, plan_prepared, prepared, stages_of
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Running
 from alpa_explore.plans.iteration_time import objective_seconds
@@ -145,6 +145,27 @@ def test_where_nothing_fits_at_any_b_the_error_names_the_closest_b_and_stage_and
     # Of B that were not planned, these are lower bounds; others are slower by a lower bound on T.
     lacking = {t.num_microbatches: t.over_bytes for t in found.microbatches if t.over_bytes is not None}
     assert all(0 < lacks <= over[b][0] - more + 1 for b, lacks in lacking.items())
+
+
+def test_where_nothing_fits_only_the_b_that_lacks_least_by_its_bounds_is_priced_in_full(monkeypatch):
+    priced, lacks = [], {}
+
+    def recorded(ready, resources, **options):
+        priced.append(ready.request.count)
+        return plan_prepared(ready, resources, **options)
+
+    def recorded_bound(stages):
+        lacks[stages.query.num_microbatches] = over = least_over(stages)
+        return over
+
+    monkeypatch.setattr(microbatches, "plan_prepared", recorded)
+    monkeypatch.setattr(microbatches, "least_over", recorded_bound)
+    with pytest.raises(InfeasiblePlanError, match="closest is B = 16: stage 0 of 1") as caught:
+        planned(b="auto", cluster=tiny_cluster(memory_bytes=360_000), global_batch=16)
+    assert priced == [16]
+    assert "(with B = 1, 2, 4, 8 devices lack no less, by lower bounds)" in caught.value.found
+    assert 0 < lacks[16] <= caught.value.over_bytes < min(over for b, over in lacks.items() if b != 16)
+    assert set(lacks) == {1, 2, 4, 8, 16}
 
 
 @pytest.mark.parametrize(("given", "leanest", "more"), [({"global_batch": 16}, 16, ""), ({}, 1, "of a smaller size")])

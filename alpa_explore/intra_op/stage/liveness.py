@@ -74,9 +74,17 @@ class Intervals:
 def workspace_intervals(stage: StageGraph) -> Intervals:
     """Intervals of the storage tensors that operators of the stage produce. What the model returns is alive to the end,
     as all that is held and that no backward operator reads."""
+    if "intervals" not in stage.memo:
+        stage.memo["intervals"] = _found(stage)
+    intervals: Intervals = stage.memo["intervals"]
+    return intervals
+
+
+def _found(stage: StageGraph) -> Intervals:
     # By tensor, in the order of execution: an interval begins with the first event that makes the tensor, or makes it
     # anew, and ends with the last event before the next one begins.
-    tensors, makes, steps = _events(stage)
+    execution = np.array(execution_order(stage), dtype=np.int64)
+    tensors, makes, steps = _events(stage.layered, execution)
     positions = np.argsort(tensors, kind="stable")
     tensors, makes, steps = tensors[positions], makes[positions], steps[positions]
     made = np.flatnonzero(makes > READ)
@@ -97,7 +105,7 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
         steps[ends][order],
         is_held[firsts][order],
     )
-    nodes = _autograd_nodes(stage)
+    nodes = _autograd_nodes(stage.layered, execution)
     if stage.layered.returns_together:
         leaving = {stage.layered.storage[t] for p in stage.parameters for t in stage.layered.contributions[p]}
         if not stage.layered.recomputed:
@@ -165,11 +173,10 @@ def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -
                 ends[places[np.argmin(starts[places])]] = ends[places].max()
 
 
-def _autograd_nodes(stage: StageGraph) -> Ints:
+def _autograd_nodes(layered: LayeredGraph, order: Ints) -> Ints:
     """For each step the number of its run of backward operators of one forward operator, ascending; -1 before the
     backward pass. What adds gradients of several runs is a run of its own."""
-    of_forward, adds = _derived(stage.layered)
-    order = np.array(execution_order(stage), dtype=np.int64)
+    of_forward, adds = _derived(layered)
     forward, alone = of_forward[order], adds[order]
     begins = np.ones(len(order), dtype=np.bool_)
     begins[1:] = (forward[1:] != forward[:-1]) | alone[1:] | alone[:-1] | (forward[1:] < 0)
@@ -195,10 +202,9 @@ READ, VIEWED, ANEW = 0, 1, 2
 """What an operator does with a storage tensor: reads it, makes a view of it, makes it."""
 
 
-def _events(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-    """The storage tensors that operators of a stage touch, in the order of execution: tensor, what is done, step."""
-    operators = np.array(execution_order(stage), dtype=np.int64)
-    begins, tensors, makes = _touched(stage.layered)
+def _events(layered: LayeredGraph, operators: Ints) -> tuple[Ints, Ints, Ints]:
+    """The storage tensors that operators touch, in this order of execution: tensor, what is done, step."""
+    begins, tensors, makes = _touched(layered)
     counts = begins[operators + 1] - begins[operators]
     steps = np.repeat(np.arange(len(operators)), counts)
     at = np.arange(len(steps)) + (begins[operators] - (np.cumsum(counts) - counts))[steps]

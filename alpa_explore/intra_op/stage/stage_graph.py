@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from itertools import chain, combinations_with_replacement
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alpa_explore.graph import GIVEN_KINDS, Phase, TensorKind
+from alpa_explore.graph.blocks import block_number
+from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
 from alpa_explore.intra_op.stage.segments import KEPT
@@ -54,6 +58,8 @@ class StageGraph:
     operators that are computed again."""
     structure_key: str
     """Equal keys mean equal sharding problems; names do not count."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What was found of the stage and does not depend on sizes; the same in graphs that differ in sizes alone."""
 
     @property
     def blocks(self) -> int:
@@ -119,15 +125,13 @@ def slice_stages(layered: LayeredGraph, *, layers_apart: bool = True) -> StageSl
 
 
 class StageSlicer:
-    """Cuts stages out of a layered graph; made by `slice_stages`."""
+    """Cuts stages out of a layered graph; made by `slice_stages`. Graphs that differ in sizes alone, as those of
+    microbatches of different sizes, are cut once."""
 
     def __init__(self, layered: LayeredGraph, layers_apart: bool) -> None:
-        self.layered, self.layers_apart, graph = layered, layers_apart, layered.graph
-        self._by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
-        for operator in graph.operators:
-            if operator.phase is not Phase.UPDATE:
-                self._by_layer[layered.layer_of[operator.index]].append(operator.index)
-        self._held = [np.array(held, dtype=np.int64) for held in layered.held]
+        self.layered, graph = layered, layered.graph
+        rows = _Rows.of(layered)
+        self._cutter = _cutter(_Form(_form(layered, rows), layers_apart, layered, rows))
         # Long signatures are hashed once: ranges overlap, and hashing the same text again would dominate.
         numbers: dict[object, int] = {}
         digests: list[bytes] = []
@@ -144,6 +148,110 @@ class StageSlicer:
             digest_of.append(number)
         self._digests = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(digests), -1)[digest_of]
         """For each operator a digest of everything but the tensors that it reads and writes [operators, bytes]."""
+        self._shapes = _digests((t.shape, t.dtype, t.kind.value) for t in graph.tensors)
+        """For each tensor."""
+        self._parameters = _digests(
+            (
+                self._shapes[p.tensor].tobytes(),
+                p.state_bytes_per_element,
+                self._digests[p.update].tobytes(),
+                _anonymous(layered.stored_constraints.get(position, ())),
+            )
+            for position, p in enumerate(graph.parameters)
+        )
+        self._stages: dict[tuple[object, ...], StageGraph] = {}
+        self._lock = threading.Lock()
+        """Tasks on meshes ask for the same stages at the same time: the second one waits for the first."""
+
+    def __call__(self, first: int, last: int) -> StageGraph:
+        """The stage of these layers."""
+        return self._stage(first, last)
+
+    def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        """The stage of first..last reduced to the layer ranges `inner` (begin, end) and the operators next to them.
+
+        These are the operators that read or write a tensor of the inner operators, or a term of the same gradient.
+        Their other inputs become sources.
+        """
+        return self._stage(first, last, *inner)
+
+    def _stage(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        key = (first, last, *inner)
+        with self._lock:
+            if key not in self._stages:
+                cut = self._cutter.cut(first, last, *inner)
+                digest = sha256(cut.structure_key.encode())
+                for digests, of in (
+                    (self._shapes, cut.sources),
+                    (self._parameters, cut.parameters),
+                    (self._digests, cut.operators),
+                ):
+                    digest.update(digests[np.array(of, dtype=np.int64)].tobytes())
+                self._stages[key] = replace(cut, layered=self.layered, structure_key=digest.hexdigest())
+            return self._stages[key]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A layered graph, of which only the digest of all but sizes counts."""
+
+    digest: bytes
+    layers_apart: bool
+    layered: LayeredGraph = field(compare=False)
+    rows: _Rows = field(compare=False)
+
+
+def _form(layered: LayeredGraph, rows: _Rows) -> bytes:
+    """A digest of all that stages follow from but the sizes of tensors and the figures of operators; where kernels are
+    compiled, which write in place of what has their size, with the tensors that are equally large."""
+    graph = layered.graph
+    digest = sha256()
+    for values in (rows.tensors, rows.counts, rows.launches, rows.layers, rows.storage, rows.producer, rows.parameter):
+        digest.update(repr(values.shape).encode() + values.tobytes())
+    operators = [
+        (o.kind, o.phase.value, o.forward, o.bytes_accessed > 0, o.unfused and o.unfused.workspaces)
+        for o in graph.operators
+    ]
+    kernels: list[object] = []
+    if layered.returns_together:
+        kernels += [(o.fused and o.fused.operators, block_number(o.module)) for o in graph.operators]
+        numbers: dict[float, int] = {}
+        kernels += [numbers.setdefault(tensor.bytes, len(numbers)) for tensor in graph.tensors]
+    marked = layered.recomputed, layered.in_kernel, layered.unstored, layered.tables, layered.returned
+    marks = [sorted(each) for each in marked]
+    computed_from = sorted((t, layered.computed_from.get(t)) for t in layered.unstored | layered.in_kernel)
+    weights = [(p.tensor, p.gradient, p.update) for p in graph.parameters]
+    segments = layered.recomputation, layered.segment_of, sorted(layered.waits.items())
+    rest = graph.loss, layered.held, layered.contributions, layered.returns_together
+    digest.update(repr((operators, kernels, marks, computed_from, weights, segments, rest)).encode())
+    return digest.digest()
+
+
+_DIGEST_BYTES = sha256().digest_size
+
+
+def _digests(described: Iterable[tuple[object, ...]]) -> NDArray[np.uint8]:
+    """A digest of each description [descriptions, bytes]."""
+    known: dict[tuple[object, ...], bytes] = {}
+    rows = []
+    for one in described:
+        if one not in known:
+            known[one] = sha256(repr(one).encode()).digest()
+        rows.append(known[one])
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, _DIGEST_BYTES)
+
+
+class _Cutter:
+    """Cuts stages whose structure key leaves out sizes."""
+
+    def __init__(self, form: _Form) -> None:
+        layered, graph = form.layered, form.layered.graph
+        self.layered, self.layers_apart, self._rows = layered, form.layers_apart, form.rows
+        self._by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
+        for operator in graph.operators:
+            if operator.phase is not Phase.UPDATE:
+                self._by_layer[layered.layer_of[operator.index]].append(operator.index)
+        self._held = [np.array(held, dtype=np.int64) for held in layered.held]
         # First and last layer that reads a tensor; the user reads the loss, beyond the last layer.
         self._read_in: Ints = np.tile(np.array([[layered.num_layers], [-1]], dtype=np.int64), len(graph.tensors))
         for tensor, readers in graph.readers.items():
@@ -152,31 +260,17 @@ class StageSlicer:
                 self._read_in[:, tensor] = min(layers), max(layers)
         self._read_in[:, graph.loss] = 0, layered.num_layers
         self._gradients_apart = self._computed_apart()
-        self._rows = _Rows.of(layered)
-        self._shapes: dict[int, str] = {}
-        self._parameters: dict[tuple[int, int], str] = {}
-        self._stages: dict[tuple[object, ...], StageGraph] = {}
+        self._cuts: dict[tuple[int, ...], StageGraph] = {}
         self._lock = threading.Lock()
-        """Tasks on meshes ask for the same stages at the same time: the second one waits for the first."""
 
-    def __call__(self, first: int, last: int) -> StageGraph:
-        """The stage of these layers."""
+    def cut(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        """As `StageSlicer.beside`, and with nothing inside the stage of first..last."""
+        key = (first, last, *chain.from_iterable(inner))
         with self._lock:
-            if (first, last) not in self._stages:
-                self._stages[first, last] = self._stage(first, last, self._operators(first, last))
-            return self._stages[first, last]
-
-    def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
-        """The stage of first..last reduced to the layer ranges `inner` (begin, end) and the operators next to them.
-
-        These are the operators that read or write a tensor of the inner operators, or a term of the same gradient.
-        Their other inputs become sources.
-        """
-        key = (first, last, *inner)
-        with self._lock:
-            if key not in self._stages:
-                self._stages[key] = self._stage(first, last, self._beside(first, last, inner))
-            return self._stages[key]
+            if key not in self._cuts:
+                operators = self._beside(first, last, inner) if inner else self._operators(first, last)
+                self._cuts[key] = self._stage(first, last, operators)
+            return self._cuts[key]
 
     def _beside(self, first: int, last: int, inner: Sequence[tuple[int, int]]) -> tuple[int, ...]:
         """The operators of `beside`."""
@@ -222,13 +316,6 @@ class StageSlicer:
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
         return tuple(sorted(chain.from_iterable(self._by_layer[first : last + 1])))
 
-    def _shape(self, index: int) -> str:
-        """The shape, dtype and kind of a tensor, as text."""
-        if index not in self._shapes:
-            tensor = self.layered.graph.tensors[index]
-            self._shapes[index] = repr((tensor.shape, tensor.dtype, tensor.kind.value))
-        return self._shapes[index]
-
     def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
         layered, rows = self.layered, self._rows
         numbers = np.array(operators, dtype=np.int64)
@@ -264,15 +351,14 @@ class StageSlicer:
         return replace(stage, structure_key=self._key(stage, numbers, own))
 
     def _key(self, stage: StageGraph, operators: Ints, own: Flags) -> str:
-        """The structure key of a stage with these operators, which are the `own` ones of all."""
+        """The structure key of a stage with these operators, which are the `own` ones of all, but for sizes."""
         layered, graph, rows = self.layered, self.layered.graph, self._rows
         weight_tensors: list[int] = []
-        counts = len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart
-        description = [*map(repr, counts), *map(self._shape, stage.sources)]
+        counts = [len(stage.sources), len(operators), len(stage.sinks), len(stage.held), int(self.layers_apart)]
         for position in stage.parameters:
             grads = [t for t in layered.contributions[position] if (p := rows.producer[t]) >= 0 and own[p]]
             weight_tensors += [graph.parameters[position].tensor, *grads]
-            description.append(self._parameter(position, len(grads)))
+            counts.append(len(grads))
         # Tensors are numbered in the order in which they first occur.
         occurring = np.concatenate([[*stage.sources, *weight_tensors], rows.touched(operators)[0], stage.held]).astype(
             np.int64
@@ -284,25 +370,18 @@ class StageSlicer:
         number_of = np.empty(len(graph.tensors), dtype=np.int64)
         number_of[occurring] = numbers
         sinks = np.sort(number_of[list(stage.sinks)]).tolist()
-        digest = sha256(f"([{', '.join(description)}], {sinks})".encode())
+        returned = sorted(number_of[t] for t in layered.returned if (p := rows.producer[t]) >= 0 and own[p])
+        digest = sha256(f"{counts} {sinks} {returned}".encode())
         digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
         if self.layers_apart:
             digest.update((rows.layers[operators] - stage.first).tobytes())
         if layered.recomputation.name not in (NONE, LAYERS):  # the workspace depends on where segments begin
             segments = [s for o in stage.operators if (s := layered.segment_of[o]) != KEPT]
             digest.update(_numbers(np.array(segments, dtype=np.int64), max(segments, default=0) + 1)[0].tobytes())
-        digest.update(self._digests[operators].tobytes())
         return digest.hexdigest()
 
-    def _parameter(self, position: int, grads: int) -> str:
-        """A parameter of which a stage computes so many gradients, as text."""
-        if (position, grads) not in self._parameters:
-            parameter = self.layered.graph.parameters[position]
-            update = self._digests[parameter.update].tobytes()
-            constraints = _anonymous(self.layered.stored_constraints.get(position, ()))
-            figures = f"{grads}, {parameter.state_bytes_per_element}, {update!r}, {constraints}"
-            self._parameters[position, grads] = f"({self._shape(parameter.tensor)}, {figures})"
-        return self._parameters[position, grads]
+
+_cutter = lru_cache(maxsize=tuning.KEPT_CUTTERS)(_Cutter)
 
 
 def _anonymous(spec_constraints: Sequence[SpecConstraint]) -> tuple[tuple[str, str], ...]:

@@ -30,7 +30,8 @@ class LowerBounds:
 
     def __init__(self, layered: LayeredGraph, devices: Sequence[Device]) -> None:
         self.layered, self.devices = layered, devices
-        self._bytes = least_bytes(layered)
+        self.least_bytes = least_bytes(layered, devices[0].software)
+        """Of every layer range, as that has it."""
         self._least: dict[tuple[int, int, int, int], float] = {}
         self._shares: dict[LogicalMesh, Floats] = {}
         """The least seconds of the layers before each one, and of all."""
@@ -48,9 +49,14 @@ class LowerBounds:
     def most_held(self, first: int, last: int, on: Submesh) -> float:
         """An upper bound on the microbatches that layers first..last can hold, in any sharding; below 0 where their
         weights do not fit."""
-        weights, held = self._bytes[first, last]
-        room = self.devices[on.kind].memory_bytes * on.devices - weights
+        weights, held = self.least_bytes[first, last]
+        room = self.devices[on.kind].offered_bytes * on.devices - weights
         return room / held if held else math.copysign(math.inf, room)
+
+    def over_bytes(self, first: int, last: int, on: Submesh, held: float) -> float:
+        """By how much more than it has a device of layers first..last needs at least with so many microbatches held."""
+        weights, activations = self.least_bytes[first, last]
+        return (weights + held * activations) / on.devices - self.devices[on.kind].offered_bytes
 
     def divided(self, meshes: Sequence[LogicalMesh]) -> float:
         """The share of the FLOPs of all devices of a submesh that is not lost to axes that divide nothing, on that of

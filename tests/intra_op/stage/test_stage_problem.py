@@ -17,6 +17,7 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.liveness import workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.layering import cluster_operators, manual_layers
@@ -173,6 +174,44 @@ def test_equal_blocks_have_one_key_and_equal_problems(tiny_gpt):
     assert len(set.union(*keys.values())) == len(keys), "one problem, two keys"
     assert stage(1, 1).structure_key == stage(2, 2).structure_key
     assert stage(0, 0).structure_key != stage(1, 1).structure_key
+
+
+def test_graphs_that_differ_in_sizes_alone_are_cut_once_into_the_stages_that_each_has_by_itself(tiny_gpt):
+    twice = capture(*build("gpt-tiny", 8), name="gpt-tiny", rematerialization=True)
+    held = capture(*build("gpt-tiny", 8), name="gpt-tiny")
+    layers = manual_layers(tiny_gpt, ["h.1", "h.2", "h.3"]).layer_of_forward
+    layered = [assign_layers(graph, layers) for graph in (tiny_gpt, twice, held)]
+    together = [slice_stages(one) for one in layered]
+    for first, last in itertools.combinations_with_replacement(range(4), 2):
+        small, large, kept = (stage_of(first, last) for stage_of in together)
+        assert large.memo is small.memo is not kept.memo
+        assert large.layered is layered[1]
+        assert workspace_intervals(large) is workspace_intervals(small) is not workspace_intervals(kept)
+        assert len({small.structure_key, large.structure_key, kept.structure_key}) == 3
+    alone = slice_stages(layered[1], layers_apart=False)  # cut for this graph
+    for first, last in itertools.combinations_with_replacement(range(4), 2):
+        for name in ("operators", "sources", "parameters", "sinks", "held", "launches"):
+            assert getattr(together[1](first, last), name) == getattr(alone(first, last), name), name
+        found, expected = (workspace_intervals(stage_of(first, last)) for stage_of in (together[1], alone))
+        assert found is not expected
+        assert found.tensors == expected.tensors
+        assert all(np.array_equal(getattr(found, n), getattr(expected, n)) for n in ("starts", "ends", "held"))
+
+
+@pytest.mark.parametrize(("samples", "shared"), [(7, True), (8, False)])
+def test_compiled_graphs_share_stages_where_the_same_tensors_are_equally_large(samples, shared):
+    """A kernel writes in place of what has the size of its result: with eight samples activations are as large as some
+    weights, with five or seven they are not."""
+    software = Cluster.parse("1x1:h100@compiled").software
+    few, other = (capture(*build("gpt-tiny", n), name="gpt-tiny") for n in (5, samples))
+    layers = manual_layers(few, ["h.1", "h.2", "h.3"]).layer_of_forward
+    of_few, of_other = (assign_layers(graph, layers, software=software) for graph in (few, other))
+    slice_stages(of_few)(0, 3)
+    together, alone = slice_stages(of_other), slice_stages(of_other, layers_apart=False)
+    assert (together(0, 3).memo is slice_stages(of_few)(0, 3).memo) is shared
+    found, expected = workspace_intervals(together(0, 3)), workspace_intervals(alone(0, 3))
+    assert found.tensors == expected.tensors
+    assert all(np.array_equal(getattr(found, n), getattr(expected, n)) for n in ("starts", "ends", "held"))
 
 
 def test_rematerialisation_holds_what_enters_a_layer_and_runs_its_forward_again(tiny_gpt):

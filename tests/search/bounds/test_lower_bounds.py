@@ -45,22 +45,27 @@ def check_bounds(plan, graph):
             assert 0 < bound <= c.latency_seconds(B) * (1 + 1e-9), (first, last, c.logical_mesh.shape)
 
 
-def test_on_one_device_a_stage_holds_what_the_bound_says_and_on_more_no_less():
-    graph = ax.capture(Residual(), (torch.zeros(64, 32),))
-    plan = planned(graph, "1x2:v100", random_layers(graph, random.Random(0), 3))
-    (layered,) = layered_graphs(plan, graph)
-    bound, least = LowerBounds(layered, [plan.cluster.device]), least_bytes(layered)
+@pytest.mark.parametrize(("where", "precision"), [("1x2:v100", "float32"), ("1x2:h100", "bfloat16")])
+def test_on_one_device_a_stage_holds_what_the_bound_says_and_on_more_no_less(where, precision):
+    graph = ax.capture(Residual(), (torch.zeros(64, 32),), precision=precision)
+    plan = planned(graph, where, random_layers(graph, random.Random(0), 3))
+    (layered,), device = layered_graphs(plan, graph), plan.cluster.device
+    bound, least = LowerBounds(layered, [device]), least_bytes(layered, device.software)
     alone = 0
     for cell, candidates in plan.costs.candidates.items():
         devices = plan.costs.submeshes[cell[2]].devices
         for c in candidates:
             weights, held = c.weight_bytes * devices, c.activation_bytes * devices
             assert least[cell[:2]] <= (weights * (1 + 1e-9), held * (1 + 1e-9))
-            most = (devices * plan.costs.device_memory_bytes - weights) / held
-            assert most <= bound.most_held(*cell[:2], plan.costs.submeshes[cell[2]]) * (1 + 1e-9)
+            most = (devices * (device.memory_bytes - device.reserved_bytes) - weights) / held
+            stage = *cell[:2], plan.costs.submeshes[cell[2]]
+            assert most <= bound.most_held(*stage) * (1 + 1e-9)
+            over = c.peak_bytes(2) - device.memory_bytes
+            assert bound.over_bytes(*stage, 2) <= over + 1e-9 * device.memory_bytes
             if devices == 1:
                 assert least[cell[:2]] == pytest.approx((weights, held))
-                assert bound.most_held(*cell[:2], plan.costs.submeshes[cell[2]]) == pytest.approx(most)
+                assert bound.most_held(*stage) == pytest.approx(most)
+                assert bound.over_bytes(*stage, 2) >= over - c.workspace_bytes
                 alone += 1
     assert alone > 3
 
