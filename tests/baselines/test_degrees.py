@@ -27,8 +27,10 @@ def seconds(graph, cluster, kind, **degrees):
 
 
 def every_degree(kind, devices):
-    """All degrees that a baseline takes, whose product of tp, cp, dp and pp is the cluster's devices."""
-    names, divisors = takes(kind), [n for n in range(1, devices + 1) if devices % n == 0]
+    """All degrees that a baseline tries where they are not given, whose product of tp, cp, dp and pp is the cluster's
+    devices. The ZeRO stage is the software's, and parts of the model are not interleaved, unless they are given."""
+    names = [name for name in takes(kind) if name not in ("zero", "chunks")]
+    divisors = [n for n in range(1, devices + 1) if devices % n == 0]
     for values in itertools.product(divisors, repeat=len(names)):
         degrees = dict(zip(names, values, strict=True))
         held = math.prod(degrees.get(name, 1) for name in ("tp", "cp", "dp", "pp"))
