@@ -85,7 +85,8 @@ def check_no_news(lab: LabPage, asked: list[str]) -> None:
 
 
 def check_figures_follow_the_plan(lab: LabPage, explorer: Locator, received: list[int]) -> None:
-    """Every tab has a figure that follows the plan, and the page gets the library once."""
+    """The page gets the library once, while the overview is read; every tab has a figure that follows the plan."""
+    lab.wait_until(lambda: any(size > 1e6 for size in received), "plotly came before a tab was opened")
     before: dict[str, object] = {}
     for name in figure_tabs(explorer):
         show_tab(explorer, name, key="Enter")

@@ -60,7 +60,7 @@ class LinkedView(PageFigure):
     """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
     title."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "linked_view.js")
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "plotly_library.js", "linked_view.js")
 
     html = traitlets.Unicode().tag(sync=True)
     """What is shown; names in it are escaped."""
@@ -71,9 +71,18 @@ class LinkedView(PageFigure):
         self.on_msg(self.receive)
 
     def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        """A link to a tab was pressed on the page."""
+        """A link to a tab was pressed on the page, or it asks for plotly ahead."""
         if content.get("kind") == "tab":
             self._go_to(str(content.get("title", "")))
+        _answer(self, content)
+
+
+def _answer(widget: PageFigure, content: dict[str, Any]) -> None:
+    """Where the page asks for plotly, once, for all its figures."""
+    if content.get("kind") == "request plotly":
+        widget.send({"kind": "plotly"}, buffers=[_plotly_js()])
+        # The page has its overview by now; the first figure of a tab does not wait for this.
+        threading.Thread(target=warm_up, name="alpa-explore warm-up", daemon=True).start()
 
 
 @cache
@@ -107,7 +116,9 @@ _ROOMS = ("accuracy", "comparisons", "dataflow", "decisions", "timelines")
 class PlotlyFigure(PageFigure):
     """Shows a figure; assign with `draw`."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_figure.js")
+    _esm = module_with_helpers(
+        "keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_library.js", "plotly_figure.js"
+    )
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
@@ -143,8 +154,5 @@ class PlotlyFigure(PageFigure):
         return gzip.decompress(self.packed).decode() if self.packed else ""
 
     def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        """The page asks for plotly, once, for all its figures."""
-        if content.get("kind") == "request plotly":
-            self.send({"kind": "plotly"}, buffers=[_plotly_js()])
-            # The page has its overview by now; the first figure of a tab does not wait for this.
-            threading.Thread(target=warm_up, name="alpa-explore warm-up", daemon=True).start()
+        """The page asks for plotly."""
+        _answer(self, content)

@@ -26,6 +26,8 @@ function render({ model, el }) {
   };
   const soon = countedLater(fill, requestAnimationFrame, cancelAnimationFrame);
   let sources = []; // of the cards that are shown
+  let idle = 0;
+  const loadAhead = () => (idle ||= requestIdleCallback(() => plotly(model).catch(() => {}))); // a figure says why it failed
   const show = (html = model.get("html")) => {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
     const page = document.createElement("template");
@@ -42,6 +44,7 @@ function render({ model, el }) {
     fill();
     highlight();
     painted.set();
+    if (html) loadAhead();
   };
   const focusMark = (mark) => {
     mark?.setAttribute("tabindex", "-1");
@@ -116,6 +119,7 @@ function render({ model, el }) {
   return () => {
     painted.clear();
     soon.clear();
+    cancelIdleCallback(idle);
     watcher.disconnect();
     removeEventListener("resize", soon.set);
     unlisten();

@@ -1,49 +1,11 @@
-// Draws the figure that Python sends, with one copy of plotly.js for the whole page.
-//
-// The first figure of a page requests the library from its kernel (a gzipped custom message); all others wait for the
-// same promise. A change of the figure is one message and one Plotly.react, whatever changed in it.
+// Draws the figure that Python sends, with one copy of plotly.js for the whole page (plotly_library.js). A change of the
+// figure is one message and one Plotly.react, whatever changed in it.
 
-const LIBRARY = Symbol.for("alpa_explore.plotly");
 const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
-const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
 const BELOW_SHARE = 0.3, SMALL_PIXELS = 360, HEIGHTS = [0.66, 1.7]; // what stands below a figure; least and most of its own height
 const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
-const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
-
-function plotly(model) {
-  globalThis[LIBRARY] ??= fetchPlotly(model).catch((error) => {
-    delete globalThis[LIBRARY]; // a kernel that died before it answered must not break the page: the next figure asks again
-    throw error;
-  });
-  return globalThis[LIBRARY];
-}
-
-function fetchPlotly(model) {
-  return new Promise((resolve, reject) => {
-    const ask = () => model.send({ kind: "request plotly" });
-    const timers = REPEAT_MS.map((wait) => setTimeout(ask, wait));
-    timers.push(setTimeout(() => reject(new Error("the kernel did not send plotly.js")), REQUEST_TIMEOUT_MS));
-    const receive = async (content, buffers) => {
-      if (content?.kind !== "plotly") return;
-      model.off("msg:custom", receive);
-      timers.forEach(clearTimeout);
-      try {
-        const source = await unpacked(buffers[0]);
-        // A module of its own, so that the library sees neither the page's AMD loader nor another version of plotly.
-        const parts = ["const module = {exports: {}}, window = globalThis;\n", source, "\nexport default module.exports;"];
-        const url = URL.createObjectURL(new Blob(parts, { type: "text/javascript" }));
-        resolve((await import(/* webpackIgnore: true */ url)).default);
-        URL.revokeObjectURL(url);
-      } catch (error) {
-        reject(error);
-      }
-    };
-    model.on("msg:custom", receive);
-    ask();
-  });
-}
 
 const LINK = /^select /; // a click on such a mark makes the selection, but the mark is no part of it
 const targetIn = (datum) => keyIn(textIn(datum).replace(LINK, ""));
