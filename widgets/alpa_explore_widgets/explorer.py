@@ -95,9 +95,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return self.session.store.state.settings
 
     def wait(self, timeout: float | None = None) -> Plan | None:
-        """Block until planning is done, and return the plan (for scripts; a notebook updates by itself)."""
+        """Block until planning is done, and return the plan (for scripts; a notebook updates by itself). What stands for
+        the explorer in a saved notebook is that of the plan."""
         self.session.wait(timeout)
-        self.saved.wait(timeout)
+        self.saved.send_again(self.session.store.state, timeout)
         return self.plan
 
     def close(self) -> None:

@@ -68,12 +68,15 @@ class SavedOutputs:
     def follow(self, old: State, new: State) -> None:
         """Show another plan: the table at once, the picture once the sliders rest."""
         if self._shown and new.plan is not None and new.plan is not old.plan:
-            update_display({"text/html": self._table(new)}, raw=True, display_id=self._ids[0])
+            self._update_table(new)
             self._pictures.submit((new.plan, 0.0 if old.plan is None else tuning.PICTURE_SECONDS))
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the picture is that of the plan. Returns False on a timeout."""
-        return self._pictures.wait(timeout)
+    def send_again(self, state: State, timeout: float | None = None) -> None:
+        """Show both once more: what runs a notebook cell by cell (nbclient) drops what a kernel sends between two."""
+        self._pictures.wait(timeout)
+        if self._shown and state.plan is not None:
+            self._update_table(state)
+            self._update_picture(state.plan)
 
     def close(self) -> None:
         """Draw no more."""
@@ -82,8 +85,13 @@ class SavedOutputs:
     def _draw(self, job: tuple[Plan, float], cancel: threading.Event) -> None:
         plan, rest_seconds = job
         if not cancel.wait(rest_seconds):
-            picture = {"image/svg+xml": plan_svg(plan), "text/plain": ""}
-            update_display(picture, raw=True, display_id=self._ids[1])
+            self._update_picture(plan)
+
+    def _update_table(self, state: State) -> None:
+        update_display({"text/html": self._table(state)}, raw=True, display_id=self._ids[0])
+
+    def _update_picture(self, plan: Plan) -> None:
+        update_display({"image/svg+xml": plan_svg(plan), "text/plain": ""}, raw=True, display_id=self._ids[1])
 
 
 def plan_table(plan: Plan | None, code: str) -> str:

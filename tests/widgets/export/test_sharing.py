@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from alpa_explore_widgets.elements.tables import row_key, table_csv, table_html
 from alpa_explore_widgets.explorer import Explorer, explore
-from alpa_explore_widgets.export import file_name, plan_code, plan_from_text
+from alpa_explore_widgets.export import plan_code, plan_from_text
+from alpa_explore_widgets.panels.actions import file_name
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 
 import alpa_explore as ax
