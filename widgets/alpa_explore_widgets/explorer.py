@@ -95,8 +95,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return self.session.store.state.settings
 
     def wait(self, timeout: float | None = None) -> Plan | None:
-        """Block until planning is done, and return the plan (for scripts; a notebook updates by itself). What stands for
-        the explorer in a saved notebook is that of the plan."""
+        """Block until planning is done, and return the plan, whose table and picture a notebook that is saved then has
+        (for scripts; a notebook updates by itself)."""
         self.session.wait(timeout)
         self.saved.send_again(self.session.store.state, timeout)
         return self.plan
