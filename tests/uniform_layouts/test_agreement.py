@@ -40,6 +40,15 @@ def of_each_kind(layouts: Layouts, most: int) -> list[PricedLayout]:
     return [rows[i * len(rows) // most] for i in range(most)] if len(rows) > most else rows
 
 
+def config_file(folder: Path, kind: str = "llama", **changed: Any) -> str:
+    """Of a small model of transformers."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
+    sizes |= {"vocab_size": 512, "num_hidden_layers": 8, "max_position_embeddings": 128}
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **sizes, **changed}))
+    return str(path)
+
+
 def the_plan(model: str, cluster: Cluster, layouts: Layouts, row: PricedLayout) -> ax.Plan:
     b = row.layout.microbatches
     return ax.baseline(
@@ -113,18 +122,15 @@ def as_if_timed(wanted: WantedKernel, seconds: float) -> MeasuredKernel:
 def test_unlike_blocks_are_priced_as_they_are(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
     """Each stage of a pipeline with those that it has, in a layout as in its plan. Of two samples in a microbatch, so
     that all plans are of one graph."""
-    path = tmp_path / "config.json"
-    common = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
-    more = {"vocab_size": 512, "num_hidden_layers": 4, "max_position_embeddings": 128}
-    path.write_text(json.dumps({"model_type": kind, **common, **more, **sizes}))
+    model = config_file(tmp_path, kind, **{"num_hidden_layers": 4, **sizes})
     machines = Cluster.parse("1x4:h100")
-    layouts = ax.layouts(str(path), machines, global_batch=8, scheduler="serial", cache=False)
+    layouts = ax.layouts(model, machines, global_batch=8, scheduler="serial", cache=False)
     rows = {
         r.layout.pipeline: r for r in reversed(layouts.ranked) if (r.layout.chunks, r.layout.microbatches) == (1, 4)
     }
     assert sorted(rows) == [1, 2, 4]
     for row in rows.values():
-        plan = the_plan(str(path), machines, layouts, row)
+        plan = the_plan(model, machines, layouts, row)
         assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=0.01), row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
 
@@ -149,14 +155,11 @@ def test_what_only_nanotron_pays_is_paid_by_plans_too() -> None:
 @pytest.mark.slow
 def test_rotary_tables_in_zigzag_order_are_held_once(tmp_path: Path) -> None:
     """Of all blocks, where each is computed again from its input and they."""
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
-    sizes |= {"vocab_size": 512, "num_hidden_layers": 8, "max_position_embeddings": 4096}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "llama", **sizes}))
+    model = config_file(tmp_path, max_position_embeddings=4096)
     machines = Cluster.parse("1x2:h100")
-    layouts = ax.layouts(str(path), machines, global_batch=2, scheduler="serial", cache=False)
+    layouts = ax.layouts(model, machines, global_batch=2, scheduler="serial", cache=False)
     row = next(r for r in layouts.ranked if (r.layout.context, r.layout.recompute) == (2, "full"))
-    plan = the_plan(str(path), machines, layouts, row)
+    plan = the_plan(model, machines, layouts, row)
     reserve = machines.device.reserved_bytes
     assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), row.words
 
@@ -164,14 +167,11 @@ def test_rotary_tables_in_zigzag_order_are_held_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_freed_before_a_table_has_its_gradient_is_not_counted_beside_it(tmp_path: Path) -> None:
     """The gradient of the embedding is larger than all that the head needs, but then no activations are held."""
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
-    sizes |= {"vocab_size": 32768, "num_hidden_layers": 8, "max_position_embeddings": 64}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "llama", **sizes}))
+    model = config_file(tmp_path, vocab_size=32_768, max_position_embeddings=64)
     machines = Cluster.parse("1x4:h100")
-    layouts = ax.layouts(str(path), machines, global_batch=16, scheduler="serial", cache=False)
+    layouts = ax.layouts(model, machines, global_batch=16, scheduler="serial", cache=False)
     row = next(r for r in layouts.ranked if (r.layout.data, r.layout.microbatch, r.layout.recompute) == (4, 2, "none"))
-    plan = the_plan(str(path), machines, layouts, row)
+    plan = the_plan(model, machines, layouts, row)
     reserve = machines.device.reserved_bytes
     assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), row.words
 
@@ -181,15 +181,13 @@ def test_what_is_freed_before_a_table_has_its_gradient_is_not_counted_beside_it(
 def test_interleaved_layouts_are_plans_too(tied: bool, blocks: int, tmp_path: Path) -> None:
     """Of the head, whose logits are most of what a small model holds, there is one microbatch; ten blocks make three
     parts for each of two stages, the first and the last of them shorter."""
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
-    sizes |= {"vocab_size": 32768, "num_hidden_layers": blocks, "max_position_embeddings": 1024}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "llama", "tie_word_embeddings": tied, **sizes}))
+    changed = {"vocab_size": 32_768, "num_hidden_layers": blocks, "max_position_embeddings": 1024}
+    model = config_file(tmp_path, tie_word_embeddings=tied, **changed)
     machines = Cluster.parse("1x4:h100")
-    layouts = ax.layouts(str(path), machines, global_batch=16, scheduler="serial", cache=False)
+    layouts = ax.layouts(model, machines, global_batch=16, scheduler="serial", cache=False)
     for chunks, recompute in ((3, "none"), (3, "full")) if blocks == 10 else ((2, "none"), (4, "full")):
         row = next(r for r in layouts.ranked if (r.layout.chunks, r.layout.recompute) == (chunks, recompute))
-        plan = the_plan(str(path), machines, layouts, row)
+        plan = the_plan(model, machines, layouts, row)
         assert plan.options.pipeline.schedule == "interleaved-1f1b"
         of_parts = tuple(last - first + 1 for first, last in (stage.layers for stage in plan.interleaved))
         assert of_parts == row.blocks

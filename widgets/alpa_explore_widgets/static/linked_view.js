@@ -1,6 +1,7 @@
 // HTML whose marks are linked with the selection, and with each other while the pointer is on one of them.
 
 const TALLEST = 2.5; // of a drawing, as a multiple of its least height
+const READ_MS = 500; // from the first drawing until the library of other figures is loaded
 
 function render({ model, el }) {
   el.classList.add("alpa-linked");
@@ -26,8 +27,8 @@ function render({ model, el }) {
   };
   const soon = countedLater(fill, requestAnimationFrame, cancelAnimationFrame);
   let sources = []; // of the cards that are shown
-  let idle = 0;
-  const loadAhead = () => (idle ||= requestIdleCallback(() => plotly(model).catch(() => {}))); // a figure says why it failed
+  let later = 0;
+  const loadAhead = () => (later ||= setTimeout(() => plotly(model).catch(() => {}), READ_MS)); // a figure says why it failed
   const show = (html = model.get("html")) => {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
     const page = document.createElement("template");
@@ -119,7 +120,7 @@ function render({ model, el }) {
   return () => {
     painted.clear();
     soon.clear();
-    cancelIdleCallback(idle);
+    clearTimeout(later);
     watcher.disconnect();
     removeEventListener("resize", soon.set);
     unlisten();
