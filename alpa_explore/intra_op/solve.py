@@ -26,36 +26,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.messages import Pruned, is_legal, prune_by_bound
+from alpa_explore.intra_op.bounds.messages import Pruned, prune_by_bound
 from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap
 from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.ilp_answer import infeasible
+from alpa_explore.intra_op.ilp.ilp_answer import Answer, checked, infeasible
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-from alpa_explore.intra_op.reduction.components import Decomposition, decompose
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
+from alpa_explore.intra_op.reduction.simplify import Decomposition, decompose
 
 SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """The result of a runner before it is checked; `finished` when `bound` is claimed to be the optimum."""
-
-    choices: Choices
-    bound: float
-    finished: bool
-    variables: int = 0
-    constraints: int = 0
 
 
 def solve(
@@ -76,7 +65,10 @@ def solve(
         answer = _RUNNERS[solver](problem, deadline, gap)
     except Contradiction:
         return infeasible(solver=solver, started=started)
-    return _verified(problem, solver, answer, started, gap, deadline)
+    unfinished = Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
+    if not answer.finished and (objective := problem.evaluate(answer.choices)) - answer.bound <= gap * objective:
+        unfinished = Status.WITHIN_GAP
+    return checked(problem, answer, solver=solver, started=started, unfinished=unfinished)
 
 
 def check_solver(solver: str) -> None:
@@ -99,7 +91,7 @@ def deadline_of(solver: str, time_limit_seconds: float | None, started: float) -
 
 def _reduced(
     problem: ShardingProblem, deadline: float, gap: float, *, eliminating: bool = True, ilp: bool = True
-) -> _Answer:
+) -> Answer:
     """Decompose the problem and solve each component, by elimination where `eliminating`, and by Eq. 1 where `ilp`."""
     parts = decompose(problem)
     answers = []
@@ -114,7 +106,7 @@ def _reduced(
     return _combined(parts, answers)
 
 
-_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
+_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], Answer]] = {
     "auto": _reduced,
     "elimination": partial(_reduced, ilp=False),
     "ilp": partial(_reduced, eliminating=False),
@@ -123,7 +115,7 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
 }
 
 
-def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -> _Answer:
+def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -> Answer:
     """The fallback for a component without a cheap order: dual bound, pruning, then elimination within limits, the ILP,
     or the bound alone."""
     pruned = prune_by_bound(problem, gap)
@@ -154,12 +146,12 @@ def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -
     return replace(combined, choices=best, bound=max(combined.bound, pruned.bound))
 
 
-def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:
+def _combined(parts: Decomposition, answers: Sequence[Answer]) -> Answer:
     """The answers for the components combined into the answer for the whole problem."""
     bound = parts.constant
     for answer in answers:
         bound += answer.bound
-    return _Answer(
+    return Answer(
         choices=parts.restore([answer.choices for answer in answers]),
         bound=bound,
         finished=all(answer.finished for answer in answers),
@@ -175,24 +167,24 @@ def _width(problem: ShardingProblem) -> str:
     return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
 
 
-def _bounded(problem: ShardingProblem, pruned: Pruned, gap: float) -> _Answer:
+def _bounded(problem: ShardingProblem, pruned: Pruned, gap: float) -> Answer:
     """The best choice of message passing, which is proven where its bound meets it without a `gap`."""
     assert pruned.best is not None, "the caller has looked"
     if pruned.closed and gap == 0.0:
         return _proven(problem, pruned.best)
-    return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
+    return Answer(choices=pruned.best, bound=pruned.bound, finished=False)
 
 
-def _proven(problem: ShardingProblem, choices: Choices) -> _Answer:
-    return _Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
+def _proven(problem: ShardingProblem, choices: Choices) -> Answer:
+    return Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
 
 
-def _solved_as_ilp(problem: ShardingProblem, deadline: float, backend: str = "highs", gap: float = 0.0) -> _Answer:
+def _solved_as_ilp(problem: ShardingProblem, deadline: float, backend: str = "highs", gap: float = 0.0) -> Answer:
     limit = remaining_seconds(deadline)
     solution = solve_enumerated(problem, backend=backend, time_limit_seconds=limit, gap=gap)
     if solution.status is Status.INFEASIBLE:
         raise Contradiction(0)
-    return _Answer(
+    return Answer(
         choices=solution.choices,
         bound=solution.bound,
         finished=solution.status is Status.OPTIMAL,
@@ -221,34 +213,3 @@ def _check(problem: ShardingProblem) -> None:
             raise SolverError("Damaged sharding problem", found=f"edge {e} has shape {matrix.shape}", remedy=remedy)
         if not (matrix.size == 0 or matrix.min() >= 0.0):
             raise SolverError("Damaged sharding problem", found=f"a cost of edge {e} is negative or NaN", remedy=remedy)
-
-
-def _verified(
-    problem: ShardingProblem, solver: str, answer: _Answer, started: float, gap: float, deadline: float
-) -> ShardingSolution:
-    """Evaluate the choices again; raise SolverError when they are illegal or contradict the bound."""
-    objective = problem.evaluate(answer.choices)
-    tolerance = ilp_tuning.OBJECTIVE_TOLERANCE
-    unproven = answer.finished and abs(objective - answer.bound) > tolerance * max(abs(objective), abs(answer.bound))
-    bound_too_high = answer.bound > objective + tolerance * abs(objective)
-    if unproven or bound_too_high or not is_legal(problem, answer.choices):
-        raise SolverError(
-            f"The answer of '{solver}' contradicts the costs of the problem",
-            found=f"{answer.bound!r} was claimed, the costs add up to {objective!r}",
-            remedy="Please report this problem; another solver may serve meanwhile.",
-        )
-    if answer.finished:
-        status = Status.OPTIMAL
-    else:
-        within_gap = objective - answer.bound <= gap * objective
-        status = Status.WITHIN_GAP if within_gap else Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
-    return ShardingSolution(
-        choices=answer.choices,
-        objective=objective,
-        bound=objective if answer.finished else answer.bound,
-        status=status,
-        solver=solver,
-        seconds=time.perf_counter() - started,
-        variables=answer.variables,
-        constraints=answer.constraints,
-    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,9 +24,8 @@ import numpy as np
 from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.ilp_answer import infeasible
+from alpa_explore.intra_op.ilp.ilp_answer import Answer, checked, infeasible
 from alpa_explore.intra_op.memory import tuning as memory_tuning
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
@@ -65,7 +64,7 @@ def solve_limited(
             remedy=f"Use one of: auto, {', '.join(_WHOLE_PROBLEM_SOLVERS)}.",
         )
     solution = _WHOLE_PROBLEM_SOLVERS[solver](problem, memory=memory, time_limit_seconds=time_limit_seconds)
-    return _checked(problem, memory, replace(solution, solver=solver))
+    return _within(memory, replace(solution, solver=solver))
 
 
 _WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
@@ -96,36 +95,14 @@ def _auto(
     answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline)
     if answer.bound == math.inf:
         return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
-    if answer.choices is None:
-        raise SolverError(
-            "No choice within the memory limit was found",
-            found=f"{problem.variables:,} variables",
-            remedy="Give it more time, or a larger limit.",
-        )
-    return checked_within(
-        problem,
-        memory,
-        choices=unrestricted_choices(kept, reduced.restore(answer.choices)),
-        bound=reduced.constant + answer.bound,
-        started=started,
-        in_time=deadline < math.inf,
-        variables=answer.variables,
-        constraints=answer.constraints,
-    )
+    choices = unrestricted_choices(kept, reduced.restore(answer.choices))
+    answer = replace(answer, choices=choices, bound=reduced.constant + answer.bound)
+    return checked_within(problem, memory, answer, started=started, in_time=deadline < math.inf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CoreAnswer:
-    """The best choice for the core, if any, and the proven bound: inf when there is no choice within the limit."""
-
-    choices: Choices | None
-    bound: float
-    variables: int = 0
-    constraints: int = 0
-
-
-def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float) -> _CoreAnswer:
-    """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
+def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float) -> Answer:
+    """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold. The bound is
+    inf where there is no choice; SolverError where none was found."""
     now = time.perf_counter()
     search_seconds = min(memory_tuning.PRICE_SEARCH_SECONDS, memory_tuning.PRICE_SEARCH_SHARE * (deadline - now))
     result = price_search(core, memory, now + search_seconds, compiling_counts=False)
@@ -136,16 +113,27 @@ def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, 
     closed = best is not None and best_cost - bound <= tuning.PROVEN_GAP * abs(best_cost)
     in_time = (deadline - time.perf_counter()) * tuning.ILP_VARIABLES_A_SECOND
     if closed or rest.problem.variables > min(bounds_tuning.LARGEST_ILP_VARIABLES, in_time):
-        return _CoreAnswer(choices=best, bound=bound)
+        return _answer(core, best, bound)
     try:
         ilp = rest.solve(best, gap=tuning.PROVEN_GAP, seconds=remaining_seconds(deadline))
     except SolverError:
         if best is None:
             raise
-        return _CoreAnswer(choices=best, bound=bound)
+        return _answer(core, best, bound)
     if ilp.choices and (best is None or ilp.objective <= best_cost):
         best = ilp.choices
-    return _CoreAnswer(choices=best, bound=max(bound, ilp.bound), variables=ilp.variables, constraints=ilp.constraints)
+    answer = _answer(core, best, max(bound, ilp.bound))
+    return replace(answer, variables=ilp.variables, constraints=ilp.constraints)
+
+
+def _answer(core: ShardingProblem, best: Choices | None, bound: float) -> Answer:
+    if best is None and bound < math.inf:
+        raise SolverError(
+            "No choice within the memory limit was found",
+            found=f"{core.variables:,} variables",
+            remedy="Give it more time, or a larger limit.",
+        )
+    return Answer(choices=best or (), bound=bound, finished=False)
 
 
 def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
@@ -158,37 +146,21 @@ def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
 
 
 def checked_within(
-    problem: ShardingProblem,
-    memory: MemoryLimit,
-    *,
-    choices: Choices,
-    bound: float,
-    started: float,
-    in_time: bool,
-    variables: int = 0,
-    constraints: int = 0,
+    problem: ShardingProblem, memory: MemoryLimit, answer: Answer, *, started: float, in_time: bool
 ) -> ShardingSolution:
     """The checked solution for choices within the limit and a lower bound; `in_time`: a time limit ends the search."""
-    objective = problem.evaluate(choices)
-    optimal = objective - bound <= tuning.PROVEN_GAP * abs(objective)
-    unproven = Status.TIME_LIMIT if in_time else Status.UNPROVEN
-    solution = ShardingSolution(
-        choices=choices,
-        objective=objective,
-        bound=objective if optimal else bound,
-        solver="auto",
-        status=Status.OPTIMAL if optimal else unproven,
-        seconds=0.0,
-        variables=variables,
-        constraints=constraints,
-    )
-    return replace(_checked(problem, memory, solution), seconds=time.perf_counter() - started)
+    objective = problem.evaluate(answer.choices)
+    proven = objective - answer.bound <= tuning.PROVEN_GAP * abs(objective)
+    unfinished = Status.TIME_LIMIT if in_time else Status.UNPROVEN
+    answer = replace(answer, finished=proven)
+    return _within(memory, checked(problem, answer, solver="auto", started=started, unfinished=unfinished))
 
 
-def _checked(problem: ShardingProblem, memory: MemoryLimit, solution: ShardingSolution) -> ShardingSolution:
-    if solution.choices and not (is_legal(problem, solution.choices) and memory.allows(solution.choices)):
+def _within(memory: MemoryLimit, solution: ShardingSolution) -> ShardingSolution:
+    """`solution`; SolverError where it exceeds the limit."""
+    if solution.choices and not memory.allows(solution.choices):
         raise SolverError(
-            f"The answer of '{solution.solver}' is illegal or exceeds the memory limit",
+            f"The answer of '{solution.solver}' exceeds the memory limit",
             found=f"{memory.peak(solution.choices):.6g} bytes held where {memory.limit:.6g} are allowed",
             remedy="Please report this problem; another solver may serve meanwhile.",
         )

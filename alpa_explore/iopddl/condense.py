@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from alpa_explore.intra_op.composition.contraction.dominance import undominated
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
-from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction, without_forbidden
 from alpa_explore.iopddl import tuning
 from alpa_explore.numerics.arrays import Floats, Ints

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.contraction import dominance_kernels, kernels
+from alpa_explore.intra_op.composition.contraction import dominance, kernels
 from alpa_explore.intra_op.composition.contraction.contract import contract
 from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
 from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
@@ -57,7 +57,7 @@ COMPOSITION_KERNELS = (
     kernels.run_program,
     kernels.backtrack,
     min_plus_product,
-    dominance_kernels.keep_undominated,
+    dominance.keep_undominated,
     order_kernels.search,
 )
 """What `warm_up` compiles, and no plan does without."""

@@ -3,14 +3,14 @@
 import pytest
 
 from alpa_explore.intra_op.bounds import message_kernels
-from alpa_explore.intra_op.memory import price_kernels
+from alpa_explore.intra_op.memory import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.iopddl import anneal_kernels, field_kernels, profile_kernels, tree_kernels
 from alpa_explore.iopddl.search import solve_within, warm_up_search
 from alpa_explore.numerics.compiled import Kernel
 from tests.iopddl.test_anytime import large_case
 
-MODULES = (anneal_kernels, field_kernels, profile_kernels, tree_kernels, message_kernels, price_kernels)
+MODULES = (anneal_kernels, field_kernels, profile_kernels, tree_kernels, message_kernels, price_search)
 
 
 def signatures():

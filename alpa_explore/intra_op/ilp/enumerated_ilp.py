@@ -34,8 +34,9 @@ import numpy as np
 import pulp
 
 from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.bounds.messages import descend, is_legal, simple_bound
 from alpa_explore.intra_op.ilp import tuning
-from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
+from alpa_explore.intra_op.ilp.ilp_answer import Answer, checked, cost_scale, infeasible
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem, legality
 from alpa_explore.intra_op.problem.solution import ShardingSolution
@@ -64,8 +65,10 @@ def solve_enumerated(
     Raises SolverError when CBC stops, or when a time limit passes before any legal choice was found.
     """
     started = time.perf_counter()
-    if (answer := trivial(problem, backend, started)) is not None:
-        return answer
+    if any(not (costs < FORBIDDEN).any() for costs in problem.node_costs):
+        return infeasible(solver=backend, started=started)
+    if not problem.node_costs:
+        return checked(problem, Answer(choices=(), bound=0.0, finished=True), solver=backend, started=started)
     scale = cost_scale(problem)
     pair_kind, sense = (pulp.LpBinary, pulp.LpConstraintLE) if alpa_form else (pulp.LpContinuous, pulp.LpConstraintEQ)
     model, s, e = _model(problem, scale, pair_kind=pair_kind, sense=sense)
@@ -82,18 +85,35 @@ def solve_enumerated(
     else:
         begin = {x: k == c for node, c in zip(s, start or (), strict=False) for k, x in node.items()}
         finished, has_choice, bound = _run_highs(model, remaining, gap, begin)
-    return conclude(
-        problem,
-        solver=backend,
-        started=started,
-        finished=finished,
-        choices=_chosen(s) if has_choice else None,
+    variables, constraints = sum(map(len, s)) + sum(map(len, e)), model.numConstraints()
+    if finished and not has_choice:
+        return infeasible(solver=backend, started=started, variables=variables, constraints=constraints)
+    answer = Answer(
+        choices=_chosen(s) if has_choice else (),
         bound=bound / scale,
-        variables=sum(map(len, s)) + sum(map(len, e)),
-        constraints=model.numConstraints(),
-        improve_by_descent=memory is None,
-        build_seconds=build_seconds,
+        finished=finished,
+        variables=variables,
+        constraints=constraints,
     )
+    if not finished:
+        answer = _interrupted(problem, answer, backend, descends=memory is None)
+    return checked(problem, answer, solver=backend, started=started, build_seconds=build_seconds)
+
+
+def _interrupted(problem: ShardingProblem, answer: Answer, solver: str, *, descends: bool) -> Answer:
+    """An answer at the time limit: the choice is often poor, and where memory is no matter (`descends`) descent
+    improves it, or finds one on its own. SolverError where there is no legal choice."""
+    found = [answer.choices] if answer.choices else []
+    if descends:
+        found = [c for c in (descend(problem, start) for start in (*found, None)) if is_legal(problem, c)]
+    if not found:
+        raise SolverError(
+            f"{solver} found no legal choice",
+            found=f"time limit reached on {len(problem.node_costs)} nodes, {answer.variables} variables",
+            remedy="Give it a longer time limit, or use the 'auto' solver, which reduces the problem first.",
+        )
+    best = min(found, key=problem.evaluate)
+    return replace(answer, choices=best, bound=min(problem.evaluate(best), max(answer.bound, simple_bound(problem))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

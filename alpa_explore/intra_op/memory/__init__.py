@@ -1,8 +1,8 @@
 """Prices of memory: a good choice within a limit, and a lower bound.
 
-    price_search     `price_search`: a good choice within a MemoryLimit and a lower bound, by Lagrange multipliers
-    price_kernels    its compiled descent under a penalty for memory
-    tuning           rounds and step lengths
+    price_search   `price_search`: a good choice within a MemoryLimit and a lower bound, by Lagrange multipliers; its
+                   compiled descent under a penalty for memory
+    tuning         rounds and step lengths
 
 Prices of memory are searched for in two kinds of problem. `composition.within_memory` has one price, of weights and
 held activations, and knows the least cost at a price exactly: the best price is where lines of known choices cross.

@@ -15,24 +15,26 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from alpa_explore.intra_op.bounds.message_kernels import Flat
+from alpa_explore.intra_op.bounds.message_kernels import Flat, given_others
 from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
 from alpa_explore.intra_op.bounds.tuning import PRUNING_MARGIN
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.memory import tuning
-from alpa_explore.intra_op.memory.price_kernels import descend_within
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.problem.timeline import Timeline, timeline
 from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.compiled import compiled
 
 
 class PricedMessages:
-    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before. Costs
+    above `ceiling` are replaced by it."""
 
     def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
         self.messages, self.times = Messages(problem, ceiling), times
@@ -47,11 +49,6 @@ class PricedMessages:
             self.messages.sweep(forward=True)
             choices = self.messages.sweep(forward=False)
         return choices
-
-
-def priced_messages(problem: ShardingProblem, times: Timeline, ceiling: float) -> PricedMessages:
-    """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
-    return PricedMessages(problem, times, ceiling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,7 @@ def price_search(
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
     ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    priced = priced_messages(problem, times, ceiling)
+    priced = PricedMessages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf
@@ -174,3 +171,58 @@ def _repair(
             return repaired if is_legal(problem, repaired) else None
         byte_price *= tuning.REPAIR_PRICE_GROWTH
     return None
+
+
+@compiled()
+def descend_within(
+    flat: Flat, choices: Ints, held: Floats, room: Floats, usage: Any, byte_price: float, rounds: int
+) -> None:
+    """Let each node take its best strategy at a penalty of `byte_price` for every byte above `room` at every time.
+
+    `held` are the bytes at each time under `choices`; both are updated in place. `usage` are the arrays (of_node,
+    begin, end, first, amounts) of a timeline (see `timeline`).
+    """
+    of_node, begin, end, first, amounts = usage
+    nodes = flat[0]
+    count = len(nodes) - 1
+    largest = 1
+    for v in range(count):
+        largest = max(largest, nodes[v + 1] - nodes[v])
+    total = np.empty(largest)
+    for _ in range(rounds):
+        changed = False
+        for v in range(count):
+            size = nodes[v + 1] - nodes[v]
+            if size == 1:
+                continue
+            given_others(flat, choices, v, total)
+            current = choices[v]
+            overflows = False
+            for s in range(of_node[v], of_node[v + 1]):
+                for t in range(begin[s], end[s]):
+                    if held[t] > room[t]:
+                        overflows = True
+                        break
+            best, best_change = current, 0.0
+            for k in range(size):
+                change = total[k] - total[current]
+                # Where nothing overflows only a strategy that is cheaper by itself can be better.
+                if k == current or (not overflows and change >= best_change):
+                    continue
+                for s in range(of_node[v], of_node[v + 1]):
+                    grown = amounts[first[s] + k] - amounts[first[s] + current]
+                    if grown == 0.0:
+                        continue
+                    for t in range(begin[s], end[s]):
+                        above = held[t] - room[t]
+                        change += byte_price * (max(above + grown, 0.0) - max(above, 0.0))
+                if change < best_change:
+                    best, best_change = k, change
+            if best != current:
+                choices[v] = best
+                changed = True
+                for s in range(of_node[v], of_node[v + 1]):
+                    for t in range(begin[s], end[s]):
+                        held[t] += amounts[first[s] + best] - amounts[first[s] + current]
+        if not changed:
+            break

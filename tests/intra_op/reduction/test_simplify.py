@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.composition.contraction.contract import optimum
+from alpa_explore.intra_op.composition.contraction.dominance import undominated
 from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.reduction.components import components, decompose
-from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction, FactorGraph
-from alpa_explore.intra_op.reduction.simplify import simplify
+from alpa_explore.intra_op.reduction.simplify import components, decompose, simplify
 from tests.intra_op.problems import drawn
 
 

@@ -7,7 +7,7 @@ Read in this order:
 
 - `contract`: the public functions; `PricedProblem` in, `Contraction` (table and backtracking) out.
 - `priced_problem`: a problem at several prices; sizes, memory layout, and the memory spaces that tables lie in.
-- `dominance`, `dominance_kernels`: strategies that are never better than another one are dropped first.
+- `dominance`: strategies that are never better than another one are dropped first.
 - `program`: the planned elimination as arrays of integers that the kernels read.
 - `steps`: the symbolic elimination, and which tables are stored or recomputed, and where.
 - `encoding`: steps written as integers.

@@ -1,11 +1,12 @@
-"""A problem without the strategies that are never better than another one of their node, at every price.
+"""Dominance (dead-end elimination): a problem without the strategies that are never better than another of their node.
 
-A strategy k of a node that is minimised out is dropped when for some k' that stays, at each price,
+Strategy k is dropped when it is impossible, or when for some k' that stays, at each price,
 
     costs[k'] − costs[k] + Σ_edges max_j (edge[k', j] − edge[k, j]) ≤ 0
 
-(the rule of `intra_op.reduction.dominance`). The table over the kept nodes stays the same. Blocks of transformers keep
-about half of their strategies, and a contraction then takes a third to a tenth of the steps.
+Of a contraction the table over the kept nodes stays the same. Blocks of transformers keep about half of their
+strategies, and a contraction then takes a third to a tenth of the steps. The contest applies the rule to a node at a
+time, at one price (`undominated`). The kernels are compiled by numba.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.contraction import dominance_kernels, tuning
+from alpa_explore.intra_op.composition.contraction import tuning
 from alpa_explore.intra_op.composition.contraction.priced_problem import (
     COMMON,
     PRICED,
@@ -22,7 +23,8 @@ from alpa_explore.intra_op.composition.contraction.priced_problem import (
     PricedProblem,
     ProblemForm,
 )
-from alpa_explore.numerics.arrays import Flags, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.numerics.compiled import compiled
 
 
 def without_dominated(problem: PricedProblem, keep: Sequence[int]) -> tuple[PricedProblem, tuple[Ints, ...]]:
@@ -80,7 +82,7 @@ def _undominated(problem: PricedProblem, keep: Sequence[int]) -> Flags:
     of_node = np.concatenate([ends[:, 0], ends[:, 1]])
     order = np.argsort(of_node, kind="stable")
     begins = np.searchsorted(of_node[order], np.arange(len(sizes) + 1))
-    dominance_kernels.keep_undominated(
+    keep_undominated(
         sizes,
         reducible,
         np.array([-1 if location is None else location.offset for location in form.node_locations], dtype=np.int64),
@@ -97,3 +99,154 @@ def _undominated(problem: PricedProblem, keep: Sequence[int]) -> Flags:
         alive,
     )
     return alive
+
+
+def undominated(costs: Floats, tables: Sequence[Floats]) -> Ints:
+    """The strategies to keep, ascending; empty when none is possible.
+
+    `costs` is [strategies], each table [strategies, strategies of a neighbour], inf where forbidden.
+    """
+    possible = costs < np.inf
+    for table in tables:
+        possible &= table.min(axis=1) < np.inf
+    kept = np.flatnonzero(possible)
+    if len(kept) <= 1:
+        return kept
+    excess = costs[kept][None, None, :] - costs[kept][None, :, None]
+    most = np.empty(excess.shape[1:])
+    for table in tables:
+        _largest_differences(np.ascontiguousarray(table[kept].T), most)
+        excess[0] += most
+    stay = np.ones(len(kept), dtype=np.bool_)
+    _drop_dominated(excess, np.zeros(len(kept), dtype=np.bool_), stay)
+    return kept[stay]
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def _largest_differences(costs: Floats, most: Floats) -> None:
+    """most[k, t] = max over j of costs[j, t] − costs[j, k], where costs[j, k] is finite; −inf where none is."""
+    neighbours, strategies = costs.shape
+    for k in range(strategies):
+        row = most[k]
+        for t in range(strategies):
+            row[t] = -np.inf
+        for j in range(neighbours):
+            base = costs[j, k]
+            if base < np.inf:
+                for t in range(strategies):
+                    row[t] = max(row[t], costs[j, t] - base)
+
+
+@compiled()
+def _drop_dominated(excess: Floats, impossible: Flags, stay: Flags) -> None:
+    """Clear stay[k] where another one that stays never costs more; one stays in any case. excess[p, k, t]: by how much
+    t can cost more than k at price p. An impossible k is dominated by any other."""
+    prices, strategies = len(excess), len(stay)
+    left = strategies
+    # The last first: of two that cost the same the first stays. A strategy that is dropped is dominated by one that
+    # stays, for the relation is transitive.
+    for k in range(strategies - 1, -1, -1):
+        dominated = False
+        for t in range(strategies):
+            if t == k or not stay[t]:
+                continue
+            dominated = True
+            if not impossible[k]:
+                for p in range(prices):
+                    if excess[p, k, t] > 0.0:
+                        dominated = False
+                        break
+            if dominated:
+                break
+        if dominated and left > 1:
+            stay[k] = False
+            left -= 1
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def keep_undominated(
+    sizes: Ints,
+    reducible: Flags,
+    node_offsets: Ints,
+    node_priced: Flags,
+    edge_ends: Ints,
+    edge_offsets: Ints,
+    edge_priced: Flags,
+    incident: Ints,
+    incident_begins: Ints,
+    common: Floats,
+    priced: Floats,
+    most_steps: float,
+    rounds: int,
+    alive: Flags,
+) -> None:
+    """Set alive[v, k] to false for strategies of reducible nodes that another one, which stays, never costs more than.
+
+    `common` [entries] are the costs that no price changes, `priced` [prices, entries] the others; those of node v begin
+    at node_offsets[v] (−1: no costs), those of edge e, [strategies of its first end, of its second], at
+    edge_offsets[e]. `incident` lists the edges of every node. Nodes that would take more than `most_steps` are left as
+    they are.
+    """
+    prices, nodes = len(priced), len(sizes)
+    due = reducible.copy()
+    for _ in range(rounds):
+        changed = False
+        for v in range(nodes):
+            if not due[v]:
+                continue
+            due[v] = False
+            mine = np.flatnonzero(alive[v, : sizes[v]])
+            strategies = len(mine)
+            edges = incident[incident_begins[v] : incident_begins[v + 1]]
+            steps = 0.0
+            for e in edges:
+                u = edge_ends[e, 0] + edge_ends[e, 1] - v
+                steps += strategies * strategies * sizes[u] * (prices if edge_priced[e] else 1)
+            if strategies < 2 or steps > most_steps:
+                continue
+            # excess[p, k, t]: by how much t can cost more than k. An impossible k is dominated by any other strategy.
+            excess = np.zeros((prices, strategies, strategies))
+            impossible = np.zeros(strategies, dtype=np.bool_)
+            if node_offsets[v] >= 0:
+                for p in range(prices):
+                    at_price = priced[p] if node_priced[v] else common
+                    for k in range(strategies):
+                        base = at_price[node_offsets[v] + mine[k]]
+                        if base == np.inf:
+                            impossible[k] = True
+                            continue
+                        for t in range(strategies):
+                            excess[p, k, t] += at_price[node_offsets[v] + mine[t]] - base
+            for e in edges:
+                first = edge_ends[e, 0] == v
+                u = edge_ends[e, 1] if first else edge_ends[e, 0]
+                theirs = np.flatnonzero(alive[u, : sizes[u]])
+                costs, most = np.empty((len(theirs), strategies)), np.empty((strategies, strategies))
+                width = sizes[edge_ends[e, 1]]
+                for p in range(prices if edge_priced[e] else 1):
+                    at_price = priced[p] if edge_priced[e] else common
+                    for j in range(len(theirs)):
+                        for k in range(strategies):
+                            row, column = (mine[k], theirs[j]) if first else (theirs[j], mine[k])
+                            costs[j, k] = at_price[edge_offsets[e] + row * width + column]
+                    _largest_differences(costs, most)
+                    for k in range(strategies):
+                        if most[k, k] == -np.inf:
+                            impossible[k] = True
+                            continue
+                        for q in range(p, p + 1 if edge_priced[e] else prices):
+                            for t in range(strategies):
+                                excess[q, k, t] += most[k, t]
+            stay = np.ones(strategies, dtype=np.bool_)
+            _drop_dominated(excess, impossible, stay)
+            left = 0
+            for k in range(strategies):
+                alive[v, mine[k]] = stay[k]
+                left += stay[k]
+            if left < strategies:
+                changed = True
+                for e in edges:
+                    u = edge_ends[e, 0] + edge_ends[e, 1] - v
+                    due[u] = reducible[u]
+        if not changed:
+            break

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.composition.contraction import tuning
-from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
+from alpa_explore.intra_op.composition.contraction.dominance import undominated, without_dominated
 from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
-from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.numerics.arrays import Floats, Ints
 
 EDGE = np.array([[[0.0, 2.0], [1.0, 1.0], [0.5, 2.5]]])
