@@ -27,7 +27,6 @@ from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
-from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.numerics.arrays import Floats
@@ -38,7 +37,8 @@ def range_bounds(
 ) -> dict[Range, float]:
     """A lower bound on microbatch + iteration × `inverse_b` seconds of every choice of each of these ranges; inf where
     no choice is legal."""
-    layers, spread = slicer.layered.num_layers, _layers_of_parameters(slicer.layered)
+    layered = slicer.layered
+    layers, spread = layered.num_layers, [{layered.layer_of[o] for o in users} for users in layered.parameter_users]
     bounds: Floats = np.zeros((layers, layers))
     """[first, last]"""
     known: dict[tuple[object, ...], float] = {}
@@ -67,17 +67,6 @@ def range_bounds(
             parts = bounds[first, first:last] + bounds[first + 1 : last + 1, last]
             bounds[first, last] = max(bounds[first, last], float(parts.max()))
     return {r: float(bounds[r]) for r in ranges}
-
-
-def _layers_of_parameters(layered: LayeredGraph) -> list[set[int]]:
-    """For each of `graph.parameters` the layers that read it or make a term of its gradient."""
-    graph = layered.graph
-    spread = []
-    for parameter, grads in zip(graph.parameters, layered.contributions, strict=True):
-        makers = (graph.tensors[t].producer for t in grads)
-        touching = {*graph.readers.get(parameter.tensor, ()), *(maker for maker in makers if maker is not None)}
-        spread.append({layered.layer_of[o] for o in touching} - {UPDATE_LAYER})
-    return spread
 
 
 def _bound_by_itself(stage: StageGraph, shared: Collection[int], model: CostModel, inverse_b: float) -> float:

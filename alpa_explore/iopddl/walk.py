@@ -15,7 +15,7 @@ from alpa_explore.iopddl.anneal_kernels import anneal, anneal_chains
 from alpa_explore.iopddl.field_kernels import Graph, cost_of, fill, give_way, put
 from alpa_explore.iopddl.profile_kernels import BLOCK_BITS, Profile, Usage, fullest, profile_of
 from alpa_explore.iopddl.tree_kernels import anneal_trees
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Floats, Ints, entries_of_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,7 +166,7 @@ def usage_of(times: Timeline) -> Usage:
     blocks = max(1, -(-len(times.room) // (1 << BLOCK_BITS)))
     first_block = times.begin >> BLOCK_BITS
     spans = ((times.end - 1) >> BLOCK_BITS) - first_block + 1
-    at_block = np.repeat(first_block, spans) + np.arange(spans.sum()) - np.repeat(np.cumsum(spans) - spans, spans)
+    at_block = entries_of_runs(first_block, spans)
     alive = np.concatenate([[0], np.cumsum(np.bincount(at_block, minlength=blocks))]).astype(np.int64)
     alive_segment = np.repeat(np.arange(len(times.begin)), spans)[np.argsort(at_block, kind="stable")]
     return (times.of_node, times.begin, times.end, times.first, times.amounts, alive, alive_segment, times.owner)

@@ -5,21 +5,16 @@ LARGEST_ILP_VARIABLES = 3 * 10**6
 of the messages is all there is."""
 
 DESCENT_ROUNDS = 20
-"""Passes of coordinate descent over the nodes at most. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
+"""Passes of coordinate descent over the nodes at most. Not critical."""
 
 MESSAGE_ROUNDS = 400
-"""Rounds of messages (a sweep forward and one backward) at most. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
+"""Rounds of messages (a sweep forward and one backward) at most. Not critical."""
 GAP_CHECK_INTERVAL = 4
-"""Rounds between two evaluations of the gap, each of which takes a descent and a bound. Not critical: half or twice of
-it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Rounds between two evaluations of the gap, each of which takes a descent and a bound. Not critical."""
 MIN_PROGRESS = 2e-3
-"""An evaluation that closes less than this share of the gap made no progress. Not critical: half or twice of it changes
-the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""An evaluation that closes less than this share of the gap made no progress. Not critical."""
 IDLE_CHECKS = 3
-"""Evaluations without progress before the messages stop. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
+"""Evaluations without progress before the messages stop. Not critical."""
 LARGE_PROBLEM_FACTOR = 8
 """Rounds and idle evaluations are multiplied by this above LARGEST_ILP_VARIABLES, where nothing comes after
 messages."""

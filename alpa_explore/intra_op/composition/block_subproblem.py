@@ -13,15 +13,14 @@ import numpy as np
 
 from alpa_explore.intra_op.composition.contraction.priced_problem import (
     COMMON,
+    FREE,
     PRICED,
-    CostLocation,
     PricedProblem,
     ProblemForm,
 )
 from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
-from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
-from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure
-from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, node_figures
+from alpa_explore.numerics.arrays import Flags, Floats, Ints, starts
 
 
 class Price(NamedTuple):
@@ -71,18 +70,10 @@ class BlockSubproblem:
         priced = np.any(nonzero[1:], axis=0)
         common = np.any(nonzero, axis=0) & ~priced
         node_lengths, edge_lengths = flat.lengths()
-        node_locations, common_entries, priced_entries = _locations(node_lengths, common, priced, 0, 0)
-        edge_locations, common_entries, priced_entries = _locations(
-            edge_lengths, ~flat.each_iteration, flat.each_iteration, common_entries, priced_entries
-        )
-        form = ProblemForm(
-            sizes=tuple(node_lengths.tolist()),
-            edges=tuple(zip(flat.a.tolist(), flat.b.tolist(), strict=True)),
-            node_locations=tuple(node_locations),
-            edge_locations=tuple(location for location in edge_locations if location is not None),
-            common_entries=common_entries,
-            priced_entries=priced_entries,
-        )
+        of_nodes = np.where(priced, PRICED, np.where(common, COMMON, FREE))
+        spaces = np.concatenate([of_nodes, np.where(flat.each_iteration, PRICED, COMMON)])
+        edges = list(zip(flat.a.tolist(), flat.b.tolist(), strict=True))
+        form = ProblemForm.of(node_lengths.tolist(), edges, spaces)
         seconds = flat.seconds
         common_costs = [flat.nodes[0, common.repeat(node_lengths)], seconds[~flat.each_iteration.repeat(edge_lengths)]]
         return (
@@ -136,8 +127,9 @@ class BlockSubproblem:
             if (node := self.problem.nodes[v]).weight_bytes.any() or node.activation_bytes.any()
         ]
         weights, activations = [node.weight_bytes for node in nodes], [node.activation_bytes for node in nodes]
+        begins = starts([w.size for w in weights])
         made = [np.full(len(node.weight_bytes), float(node.kind is NodeKind.OPERATOR)) for node in nodes]
-        return _concatenated(weights), _concatenated(activations), _starts(weights), _concatenated(made)
+        return (_concatenated(weights), _concatenated(activations), begins, _concatenated(made))
 
     @cached_property
     def _least_held(self) -> dict[int, float]:
@@ -149,7 +141,7 @@ class BlockSubproblem:
         digest = sha256()
         beside = [side for _, *sides in self.problem.gathers for side in sides]
         beside += [kept for _, kept in self.problem.kept_beside]
-        for array in (*self._flat, *(whole for _, _, whole in self._stored), *beside):
+        for array in (*self._flat, *(seconds.whole for _, _, seconds in self.problem.stored), *beside):
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
@@ -157,66 +149,9 @@ class BlockSubproblem:
         """For each row of `choices` [rows, nodes] its figures [rows, `FIGURES`], and the bytes on one device of every
         output of every operator [rows, outputs]."""
         flat = self._flat
-        nodes = flat.nodes[:, flat.node_starts + choices]
-        totals = np.zeros((len(choices), FIGURES))
-        totals[:, :4] = nodes.sum(axis=2).T
         places = flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]
-        edge_seconds = flat.seconds[places]
-        totals[:, Figure.MICROBATCH] += edge_seconds[:, ~flat.each_iteration].sum(axis=1)
-        totals[:, Figure.ITERATION] += edge_seconds[:, flat.each_iteration].sum(axis=1)
-        if not self.problem.adds_up:
-            of_nodes, of_edges = self._forward
-            totals[:, Figure.FORWARD] = nodes[0] @ of_nodes + edge_seconds @ of_edges
-            for number, (a, b, seconds) in self._launching:
-                self._add_launching(totals, seconds[choices[:, a], choices[:, b]], of_edges[number])
-            for node, inside in self._launching_inside:
-                again = self.problem.runs(self.problem.nodes[node])
-                self._add_launching(totals, inside[choices[:, node]] * again, of_nodes[node])
-            for figure, number, whole in self._stored:
-                seconds = whole[choices[:, flat.a[number]], choices[:, flat.b[number]]]
-                totals[:, figure] += seconds
-                totals[:, EXPOSED[figure]] += edge_seconds[:, number]
-        for number, stored, read in self.problem.gathers:
-            gathered = read[choices[:, flat.b[number]]] - stored[choices[:, flat.a[number]]]
-            totals[:, Figure.GATHERED_BYTES] += np.maximum(gathered, 0.0)
-        for node, kept in self.problem.kept_beside:
-            totals[:, Figure.BESIDE_BYTES] += kept[choices[:, node]]
+        totals = self.problem.figures(choices, flat.nodes[:, flat.node_starts + choices], flat.seconds[places])
         return totals, flat.sizes[flat.output_starts + choices[:, flat.makers]]
-
-    @staticmethod
-    def _add_launching(totals: Floats, seconds: Floats, forward: float) -> None:
-        """Add host seconds of which this share is of the forward pass."""
-        totals[:, Figure.LAUNCHING_FORWARD] += forward * seconds
-        totals[:, Figure.LAUNCHING_BACKWARD] += (1 - forward) * seconds
-
-    @cached_property
-    def _forward(self) -> tuple[Floats, Floats]:
-        """Of every node and every edge the share of the forward pass: half where it is computed again."""
-        problem = self.problem
-        return (
-            np.array([problem.is_forward(node) / problem.runs(node) for node in problem.nodes]),
-            np.array([problem.is_forward_edge(edge) / edge.times for edge in problem.edges]),
-        )
-
-    @cached_property
-    def _stored(self) -> list[tuple[Figure, int, Floats]]:
-        """(figure, number, seconds with nothing hidden) of the edges of stored weights that cost anything."""
-        edges = enumerate(self.problem.edges)
-        stored = [(self.problem.figure_of(e), i, e.unhidden.whole) for i, e in edges if e.stored]
-        return [one for one in stored if one[2].any()]
-
-    @cached_property
-    def _launching_inside(self) -> list[tuple[int, Floats]]:
-        """(node, `PricedOperator.launching`) of the operators of the block with collectives inside."""
-        nodes = self.problem.nodes
-        operators = ((v, nodes[v].priced) for v in self.owned if nodes[v].kind is NodeKind.OPERATOR)
-        return [(v, p.launching) for v, p in operators if p is not None and p.launching is not None]
-
-    @cached_property
-    def _launching(self) -> list[tuple[int, tuple[int, int, Floats]]]:
-        """(number, (a, b, `Edge.launching`)) of the edges whose collectives take the host some time to launch."""
-        edges = enumerate(self.problem.edges)
-        return [(i, (e.a, e.b, e.launching)) for i, e in edges if e.launching is not None and e.launching.any()]
 
     @cached_property
     def _outputs(self) -> list[tuple[int, Floats]]:
@@ -234,16 +169,16 @@ class BlockSubproblem:
         nodes, edges = self.problem.nodes, self.problem.edges
         sizes = [size for _, size in self._outputs]
         return _FlatArrays(
-            node_starts=_starts([n.microbatch_seconds for n in nodes]),
+            node_starts=starts([n.microbatch_seconds.size for n in nodes]),
             nodes=np.concatenate([np.zeros((4, 0)), *map(node_figures, nodes)], axis=1),
             a=np.array([e.a for e in edges], dtype=np.int64),
             b=np.array([e.b for e in edges], dtype=np.int64),
-            edge_starts=_starts([e.seconds for e in edges]),
+            edge_starts=starts([e.seconds.size for e in edges]),
             widths=np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
             seconds=_concatenated([e.seconds if e.times == 1 else e.seconds * e.times for e in edges]),
             each_iteration=np.array([e.each_iteration for e in edges], dtype=np.bool_),
             makers=np.array([v for v, _ in self._outputs], dtype=np.int64),
-            output_starts=_starts(sizes),
+            output_starts=starts([size.size for size in sizes]),
             sizes=_concatenated(sizes),
         )
 
@@ -272,11 +207,6 @@ class _FlatArrays(NamedTuple):
         return nodes, np.diff(self.edge_starts, append=len(self.seconds))
 
 
-def node_figures(node: Node) -> Floats:
-    """Microbatch and iteration seconds, weight and activation bytes of the strategies of a node, [4, strategies]."""
-    return np.array([node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes])
-
-
 def priced_figures(figures: Floats, prices: Sequence[Price]) -> Floats:
     """Figures [4, entries] of nodes as costs, [prices, entries], as `StageProblem.at` has them."""
     inverse_b, memory_price, held = np.array(prices).T[:, :, None]
@@ -286,26 +216,3 @@ def priced_figures(figures: Floats, prices: Sequence[Price]) -> Floats:
 
 def _concatenated(arrays: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *(array.ravel() for array in arrays)])
-
-
-def _starts(arrays: Sequence[Floats]) -> Ints:
-    lengths = np.array([array.size for array in arrays], dtype=np.int64)
-    return np.cumsum(lengths) - lengths
-
-
-def _locations(
-    lengths: Ints, common: Flags, priced: Flags, common_begin: int, priced_begin: int
-) -> tuple[list[CostLocation | None], int, int]:
-    """Where the costs of each node or edge lie, from these beginnings of the two spaces on, and the ends of both."""
-    common_lengths, priced_lengths = np.where(common, lengths, 0), np.where(priced, lengths, 0)
-    offsets = np.where(
-        priced,
-        priced_begin + np.cumsum(priced_lengths) - priced_lengths,
-        common_begin + np.cumsum(common_lengths) - common_lengths,
-    ).tolist()
-    spaces = np.where(priced, PRICED, COMMON).tolist()
-    locations = [
-        CostLocation(space, offset) if has_costs else None
-        for space, offset, has_costs in zip(spaces, offsets, (common | priced).tolist(), strict=True)
-    ]
-    return locations, common_begin + int(common_lengths.sum()), priced_begin + int(priced_lengths.sum())

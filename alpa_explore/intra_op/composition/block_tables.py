@@ -14,7 +14,7 @@ import numpy as np
 
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price
-from alpa_explore.intra_op.composition.chain import BlockPart
+from alpa_explore.intra_op.composition.chain import Place
 from alpa_explore.intra_op.composition.contraction.contract import Contraction, contract
 from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
@@ -105,9 +105,9 @@ class BlockTables:
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self.known: dict[BlockSubproblem, BlockTable | None] = {}
 
-    def table(self, before: BlockPart | None, part: BlockPart, after: BlockPart | None) -> BlockTable | None:
+    def table(self, place: Place) -> BlockTable | None:
         """The table of a block between its neighbours; None where it cannot be cut out or is too wide."""
-        block = self.cutter.block(before, part, after)
+        block = self.cutter.block(place)
         return None if block is None else self._table(block)
 
     def of_blocks(self, blocks: Sequence[BlockSubproblem] | None) -> tuple[BlockTable, ...] | None:

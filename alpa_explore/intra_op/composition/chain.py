@@ -31,7 +31,7 @@ from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
-from alpa_explore.numerics.arrays import Ints
+from alpa_explore.numerics.arrays import Ints, entries_of_runs
 
 NO_BLOCK = -1
 """In place of the block of a constant."""
@@ -44,6 +44,15 @@ class BlockPart(NamedTuple):
     first: int
     """Fragments, both included."""
     last: int
+
+
+Place = tuple[BlockPart | None, BlockPart, BlockPart | None]
+"""A block between its neighbours in a stage; None at an end of the stage."""
+
+
+def placed(parts: Sequence[BlockPart]) -> list[Place]:
+    """The places of all blocks of a range, from left to right."""
+    return list(zip((None, *parts), parts, (*parts[1:], None), strict=False))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,11 +101,9 @@ class Chain:
         layers = [self.fragment_layers[f] for f in (first, last)]
         if any(layers[0] <= a and b <= layers[1] for a, b in self.breaks - self.parameter_breaks):
             return frozenset()
-        graph, sharing = self.layered.graph, set[int]()
-        for readers, grads in zip(self.parameter_readers, self.layered.contributions, strict=True):
-            makers = (graph.tensors[t].producer for t in grads)
-            touching = readers | {self.fragments.layer_of[m] for m in makers if m is not None} - {UPDATE_LAYER}
-            blocks = {self.block_of[f] for f in touching if first <= f <= last}
+        sharing = set[int]()
+        for users in self.layered.parameter_users:
+            blocks = {self.block_of[f] for o in users if first <= (f := self.fragments.layer_of[o]) <= last}
             if blocks and max(blocks) - min(blocks) >= 2:
                 sharing |= blocks
         return frozenset(sharing)
@@ -182,7 +189,7 @@ class Chain:
         operators = np.array(stage.operators, dtype=np.int64)
         operators = operators[np.lexsort((operators, block_of[operators]))]
         counts = begins[operators + 1] - begins[operators]
-        outputs = made[np.repeat(begins[operators] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
+        outputs = made[entries_of_runs(begins[operators], counts)]
         position = np.full(len(self.layered.graph.tensors), -1)
         position[outputs] = np.arange(len(outputs))
         places = position[list(intervals.tensors)]

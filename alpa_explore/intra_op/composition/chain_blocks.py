@@ -58,9 +58,8 @@ def breaking_tensors(
     for tensor, layers in touching.items():
         producer = graph.tensors[tensor].producer
         if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
-            parameter_breaks |= _distant_pairs(
-                layers | _gradient_parts(layered, parameter_at[tensor], layered.layer_of)
-            )
+            users = layered.parameter_users[parameter_at[tensor]]
+            parameter_breaks |= _distant_pairs(layers | {layered.layer_of[o] for o in users})
         elif producer in layered.tables:
             constants.add(tensor)
         elif _distant_pairs(layers) and tensor not in short:
@@ -108,12 +107,6 @@ def _parts_touching(layered: LayeredGraph, part_of: Iterable[int]) -> dict[int, 
             for tensor in (*operator.inputs, *operator.outputs):
                 touching[tensor].add(part)
     return touching
-
-
-def _gradient_parts(layered: LayeredGraph, parameter: int, part_of: tuple[int, ...]) -> set[int]:
-    """The parts that make the terms of the gradient of a parameter."""
-    makers = (layered.graph.tensors[t].producer for t in layered.contributions[parameter])
-    return {part_of[maker] for maker in makers if maker is not None} - {UPDATE_LAYER}
 
 
 def _distant_pairs(parts: set[int]) -> set[tuple[int, int]]:
@@ -193,7 +186,7 @@ def _with_joined_blocks(
     groups = []
     for tensor, touching in _parts_touching(fragments, fragment_of).items():
         if tensor in parameter_at:
-            touching |= _gradient_parts(fragments, parameter_at[tensor], fragment_of)
+            touching |= {fragment_of[o] for o in fragments.parameter_users[parameter_at[tensor]]}
         producer = graph.tensors[tensor].producer
         if producer in fragments.tables:
             continue

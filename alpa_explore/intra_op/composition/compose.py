@@ -24,7 +24,7 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoices, BlockTable, BlockTables
-from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
+from alpa_explore.intra_op.composition.chain import NO_BLOCK, Chain, placed
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
 from alpa_explore.intra_op.composition.min_plus_products import (
     BestStates,
@@ -156,8 +156,8 @@ class Composer:
         """The least cost of every range that can be composed; None where a block inside a range is too wide."""
         chains = [r for r in ranges if self.chain.is_chain(*r)]
         parts_of = [self.chain.parts(*r) for r in chains]
-        inner = sorted({triple for parts in parts_of for triple in zip(parts, parts[1:], parts[2:], strict=False)})
-        if any(tables.table(*triple) is None for triple in inner):
+        inner = sorted({place for parts in parts_of for place in zip(parts, parts[1:], parts[2:], strict=False)})
+        if any(tables.table(place) is None for place in inner):
             return None
         best: dict[Range, BestStates] = {}
         # Ranges that begin with the same layer share prefixes, and those that end with the same layer share suffixes.
@@ -184,15 +184,14 @@ class Composer:
         # prefixes[i] covers i blocks, and continues into a whole block.
         prefixes, best = [PrefixCosts(len(tables.prices), direction)], {}
         for end in sorted(far_ends, key=lambda k: k * direction):
-            parts = self.chain.parts(min(start, end), max(start, end))[::direction]
-            along = _OrderedTables(tables, parts, direction)
-            blocks = len(parts)
+            along = placed(self.chain.parts(min(start, end), max(start, end)))[::direction]
+            blocks = len(along)
             # The last block may be a part of one: that changes the block before it, but no earlier one.
-            while len(prefixes) < blocks - 1 and (inner := along.table(len(prefixes) - 1)) is not None:
+            while len(prefixes) < blocks - 1 and (inner := tables.table(along[len(prefixes) - 1])) is not None:
                 prefixes.append(prefixes[-1].extended(inner))
             if len(prefixes) < blocks - 1:
                 break
-            closing = [along.table(i) for i in range(max(blocks - 2, 0), blocks)]
+            closing = [tables.table(place) for place in along[max(blocks - 2, 0) :]]
             narrow = [table for table in closing if table is not None]
             if len(narrow) < len(closing):
                 continue
@@ -275,23 +274,6 @@ class Composer:
         """Workspace of a range whose operators' outputs have these sizes [rows, outputs], block after block."""
         intervals, outputs = self.chain.workspace(self.stage_of(first, last))
         return intervals.workspace(local_bytes[:, outputs]) + self.cutter.model.device.reserved_bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OrderedTables:
-    """The tables of a range in the order in which it is extended, from one of its ends to the other."""
-
-    tables: BlockTables
-    parts: tuple[BlockPart, ...]
-    """In that order."""
-    direction: int
-
-    def table(self, i: int) -> BlockTable | None:
-        """The table of the i-th block."""
-        previous = self.parts[i - 1] if i else None
-        following = self.parts[i + 1] if i + 1 < len(self.parts) else None
-        before, after = (previous, following) if self.direction > 0 else (following, previous)
-        return self.tables.table(before, self.parts[i], after)
 
 
 def whole_choice(chain: Chain, problem: StageProblem, block_choices: Iterable[Sequence[int]]) -> tuple[int, ...]:

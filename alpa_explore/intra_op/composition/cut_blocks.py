@@ -10,14 +10,14 @@ right of that separator.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
-from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
+from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain, Place, placed
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem, zeros
 from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
@@ -41,7 +41,7 @@ class BlockCutter:
     model: CostModel
 
     def __post_init__(self) -> None:
-        self._blocks: dict[tuple[BlockPart | None, BlockPart, BlockPart | None], BlockSubproblem | None] = {}
+        self._blocks: dict[Place, BlockSubproblem | None] = {}
         self._ranges: dict[Range, tuple[BlockSubproblem, ...] | None] = {}
         self._built: dict[tuple[object, ...], tuple[BlockSubproblem, ...] | None] = {}
         self._cuts: dict[tuple[object, ...], tuple[tuple[int, BlockSubproblem], ...] | None] = {}
@@ -58,16 +58,15 @@ class BlockCutter:
         return self._ranges[first, last]
 
     def _of_chain(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
-        blocks = [self.block(*triple) for triple in zip((None, *parts), parts, (*parts[1:], None), strict=False)]
+        blocks = [self.block(place) for place in placed(parts)]
         built = tuple(block for block in blocks if block is not None)
         return built if len(built) == len(blocks) else None
 
-    def block(self, before: BlockPart | None, part: BlockPart, after: BlockPart | None) -> BlockSubproblem | None:
-        """A block, or the part of one at the end of a range, between its neighbours in the stage; None where a reader
-        gains by sharding a constant."""
-        triple = before, part, after
-        if triple not in self._blocks:
-            stage = self.chain.stage_of.beside((before or part).first, (after or part).last, (part.first, part.last))
+    def block(self, place: Place) -> BlockSubproblem | None:
+        """A block, or the part of one at the end of a range; None where a reader gains by sharding a constant."""
+        if place not in self._blocks:
+            before, part, after = place
+            stage = self.chain.stage_of((before or part).first, (after or part).last, (part.first, part.last))
             key = (stage.structure_key, self._positions(stage, (part.first, part.last + 1)))
             if key not in self._built:
                 problem = build_stage_problem(stage, self.model)
@@ -79,8 +78,8 @@ class BlockCutter:
                 block_of = [NO_BLOCK if k == NO_BLOCK else k - part.block + 1 for k in owner]
                 self._built[key] = self._cut(problem, owner, block_of, {1: (left, right)}, ())
             blocks = self._built[key]
-            self._blocks[triple] = None if blocks is None else blocks[0]
-        return self._blocks[triple]
+            self._blocks[place] = None if blocks is None else blocks[0]
+        return self._blocks[place]
 
     def _with_shared_nodes(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range in which parameters, and the accumulators of their gradients, are shared by distant
@@ -92,7 +91,7 @@ class BlockCutter:
         low, high = min(sharing, default=0), max(sharing, default=0)
         ordinary = [part for part in parts if low < part.block < high and part.block not in sharing]
         cut_together = [(part.first, part.last) for part in parts if part not in ordinary]
-        stage = self.chain.stage_of.beside(parts[0].first, parts[-1].last, *cut_together)
+        stage = self.chain.stage_of(parts[0].first, parts[-1].last, *cut_together)
         key = (stage.structure_key, self._positions(stage, [part.first for part in parts]))
         if key not in self._cuts:
             problem = build_stage_problem(stage, self.model)
@@ -108,9 +107,9 @@ class BlockCutter:
             return None
         if cut == ():  # distant layers may be in one block, or in adjacent ones
             return self._of_chain(parts)
-        triples = zip((None, *parts), parts, (*parts[1:], None), strict=False)
-        by_number = {part.block - parts[0].block: (before, part, after) for before, part, after in triples}
-        between = {k: self.block(*by_number[k]) for k in by_number if by_number[k][1] in ordinary}
+        between = {
+            place[1].block - parts[0].block: self.block(place) for place in placed(parts) if place[1] in ordinary
+        }
         blocks = [block for _, block in sorted((between | dict(cut)).items())]
         built = tuple(block for block in blocks if block is not None)
         return built if len(built) == len(blocks) else None
@@ -285,7 +284,6 @@ def _without_costs(node: Node, constant: bool) -> Node:
     return Node(
         kind=node.kind,
         subject=node.subject,
-        priced=node.priced,
         microbatch_seconds=no_costs,
         iteration_seconds=no_costs,
         weight_bytes=no_costs,
@@ -295,23 +293,14 @@ def _without_costs(node: Node, constant: bool) -> Node:
 
 def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edge:
     """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
-    exposed, sources, launches, whole = edge.exposed, edge.source_specs, edge.launches, edge.whole
-    if strategy is not None:
-        kept = slice(strategy, strategy + 1)
-        exposed, sources = EdgeMatrix.of(edge.seconds[kept]), sources[kept]
-        whole = None if whole is None else EdgeMatrix.of(whole.whole[kept])
-        launches = None if edge.launching is None else EdgeMatrix.of(edge.launching[kept])
-    return Edge(
-        a=number[edge.a],
-        b=number[edge.b],
-        tensor=edge.tensor,
-        exposed=exposed,
-        source_specs=sources,
-        target_specs=edge.target_specs,
-        times=edge.times,
-        each_iteration=edge.each_iteration,
-        stored=edge.stored,
-        together=edge.together,
-        launches=launches,
-        whole=whole,
+    ends = number[edge.a], number[edge.b]
+    if strategy is None:
+        return replace(edge, a=ends[0], b=ends[1])
+    kept = slice(strategy, strategy + 1)
+    exposed, whole, launches = (
+        None if figures is None else EdgeMatrix.of(figures.whole[kept])
+        for figures in (edge.exposed, edge.whole, edge.launches)
     )
+    assert exposed is not None, "every edge has seconds"
+    sources = edge.source_specs[kept]
+    return replace(edge, a=ends[0], b=ends[1], exposed=exposed, whole=whole, launches=launches, source_specs=sources)

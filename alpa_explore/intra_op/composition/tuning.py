@@ -31,8 +31,7 @@ OUTER_PRICES = (1e-6, 1e-1, 1.0, 1e1, 1e4)
 """Prices, in the same unit, at which a range is solved where no choice found so far fits, or all of them do. Set by
 hand; not measured."""
 DUAL_ROUNDS = 12
-"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Not critical: half or twice of
-it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Not critical."""
 EQUAL_PRICES = 1e-9
 """Relative difference up to which two prices count as equal: rounding."""
 MIXED_PRICES = 1e-3

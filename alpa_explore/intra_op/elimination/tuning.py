@@ -21,16 +21,14 @@ JOINS_A_TRY = 1e5
 """One more noisy try for a better order for every so many joined entries of the best order. Set by hand; the searched
 orders join about half of the entries of the greedy ones, or fewer."""
 MOST_TRIES = 128
-"""Noisy tries at most. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less
-than 7 %."""
+"""Noisy tries at most. Not critical."""
 MOST_STEPS = 4e8
 """Steps of all tries together, about the cube of the number of nodes each: some tenths of a second."""
 ORDER_NOISE = 0.3
-"""In a noisy try scores are multiplied by a factor between 1 − ORDER_NOISE and 1 + ORDER_NOISE. Not critical: half or
-twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""In a noisy try scores are multiplied by a factor between 1 − ORDER_NOISE and 1 + ORDER_NOISE. Not critical."""
 CORE_JOINS = 512
 """Nodes that join no more entries than this are eliminated first in every noisy try, so that the search is over the
-others alone. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+others alone. Not critical."""
 WIDEST_CORE = 2_000
 """Nodes; a larger core is not searched, because the compiled search holds square arrays over it and takes cubic
 time."""

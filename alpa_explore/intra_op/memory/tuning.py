@@ -1,8 +1,7 @@
 """Tuning constants of this room. None of them can make an answer wrong: they decide when a method stops."""
 
 PRICE_SEARCH_SECONDS = 20.0
-"""Time limit of the price search where an ILP can still prove the answer. Not critical: half or twice of it changes the
-time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Time limit of the price search where an ILP can still prove the answer. Not critical."""
 PRICE_SEARCH_SHARE = 0.5
 """Share of a time limit that the price search takes at most; the ILP that proves its answer gets the rest."""
 
@@ -22,17 +21,12 @@ STEP_SHRINK = 0.6
 """Factor by which the step length shrinks. Measured: benchmarks/tuning_constants.py takes 0.92 of its time with half of
 it, 7.28 with twice as much."""
 SHORTEST_STEP = 1e-4
-"""The price search ends when steps are shorter than this share of Polyak's length. Not critical: half or twice of it
-changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""The price search ends when steps are shorter than this share of Polyak's length. Not critical."""
 BOUND_PROGRESS = 1e-4
-"""A step that raises the bound by less than this share of it made no progress. Not critical: half or twice of it
-changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""A step that raises the bound by less than this share of it made no progress. Not critical."""
 REPAIR_ATTEMPTS = 6
-"""Descents of one attempt to bring a choice within the limit, each at a higher price. Not critical: half or twice of it
-changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Descents of one attempt to bring a choice within the limit, each at a higher price. Not critical."""
 REPAIR_PRICE_GROWTH = 4
-"""Factor between their prices. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by
-less than 7 %."""
+"""Factor between their prices. Not critical."""
 REPAIR_DESCENT_ROUNDS = 10
-"""Passes over the nodes of each of them. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
+"""Passes over the nodes of each of them. Not critical."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Floats, Ints, starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +52,7 @@ def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
     """The timeline of nodes with `sizes` strategies each."""
     items = [item for item in memory.items if item.end > item.start]
     usages = np.concatenate([*(item.usage for item in items), np.zeros(0)])
-    firsts = _starts([len(item.usage) for item in items])
+    firsts = starts([len(item.usage) for item in items])
     least = np.minimum.reduceat(usages, firsts) if items else np.zeros(0)
     span = np.maximum.reduceat(usages, firsts) - least if items else np.zeros(0)
     alive = MemoryLimit(items=tuple(items), limit=memory.limit, fixed_bytes=memory.fixed_bytes)
@@ -86,7 +86,7 @@ def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
             owner += [v] * len(used)
         of_node.append(len(begin))
     widths, owners = [len(row) for row in rows], np.array(owner, dtype=np.int64)
-    first, amounts = _starts(widths), np.concatenate([*rows, np.zeros(0)])
+    first, amounts = starts(widths), np.concatenate([*rows, np.zeros(0)])
     return Timeline(
         room=np.asarray(room[times]) if times.size else np.ones(1),
         of_node=np.array(of_node, dtype=np.int64),
@@ -95,13 +95,8 @@ def timeline(memory: MemoryLimit, sizes: Sequence[int]) -> Timeline:
         first=first,
         amounts=amounts,
         owner=owners,
-        entry=np.arange(len(amounts)) + np.repeat(_starts(list(sizes))[owners] - first, widths),
+        entry=np.arange(len(amounts)) + np.repeat(starts(list(sizes))[owners] - first, widths),
     )
-
-
-def _starts(lengths: Sequence[int]) -> Ints:
-    """Where each of some runs begins, one after the other."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)[:-1]
 
 
 def _fullest_times(memory: MemoryLimit, starts: set[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
@@ -99,48 +99,48 @@ class _Builder:
         each_block = stored and not each_iteration
         together = self.stage.layered.exchanged_with.get(tensor, 0.0) if each_block else 0.0
         edge = Resharding(subject, specs, targets, stored, together)
-        exposed = partial(self.exposed_seconds, edge, ends, times, each_iteration)
-        unhidden = (
-            partial(self.unhidden_seconds, edge, each_iteration) if stored and self.overlap.hides_stored else None
-        )
-        launching = None
+        matrix = partial(self.matrix, edge)
+        exposed = matrix(partial(self.exposed_seconds, ends, times, each_iteration))
+        whole = launches = None
+        if stored and self.overlap.hides_stored:
+            whole = matrix(partial(self.unhidden_seconds, each_iteration))
         in_buckets = stored and self.model.device.software.bucket_bytes  # few launches
         if self.model.mesh.call_seconds and not each_iteration and not in_buckets:
-            launching = partial(self.launching, edge, times)
-        matrix = partial(EdgeMatrix.computing, (len(specs), len(targets)))
+            launches = matrix(partial(self.launching, times))
         self.edges.append(
             Edge(
                 a=a,
                 b=b,
                 tensor=tensor,
-                exposed=matrix(exposed),
-                whole=None if unhidden is None else matrix(unhidden),
+                exposed=exposed,
+                whole=whole,
                 source_specs=specs,
                 target_specs=targets,
                 times=times,
                 each_iteration=each_iteration,
                 stored=stored,
                 together=together,
-                launches=None if launching is None else matrix(launching),
+                launches=launches,
             )
         )
 
-    def exposed_seconds(
-        self,
-        edge: Resharding,
-        ends: tuple[Node, Node],
-        times: int,
-        each_iteration: bool,
-        rows: Ints | None = None,
-        columns: Ints | None = None,
+    def matrix(self, edge: Resharding, figures: Callable[[Resharding, CostModel], Floats]) -> EdgeMatrix:
+        """`figures` of the pairs of strategies of an edge; those of some pairs are not kept by the model."""
+        shape = len(edge.sources), len(edge.targets)
+        return EdgeMatrix.computing(shape, partial(figures, edge, self.model), partial(self.some_pairs, figures, edge))
+
+    def some_pairs(
+        self, figures: Callable[[Resharding, CostModel], Floats], edge: Resharding, rows: Ints, columns: Ints
     ) -> Floats:
-        """The seconds of an edge that do not hide behind computation: of all pairs of strategies, or of some."""
-        seconds = self.unhidden_seconds(edge, each_iteration, rows, columns)
+        return figures(edge.between(rows, columns), self.model.without_memo_of_pairs())
+
+    def exposed_seconds(
+        self, ends: tuple[Node, Node], times: int, each_iteration: bool, edge: Resharding, model: CostModel
+    ) -> Floats:
+        """The seconds of an edge that do not hide behind computation."""
+        seconds = self.unhidden_seconds(each_iteration, edge, model)
         if not self.overlap.hides:
             return seconds
-        model = self.model
-        if rows is not None and columns is not None:
-            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
             return self.overlap.beside(edge, seconds, operators, times, model)
@@ -148,28 +148,18 @@ class _Builder:
             return self.overlap.behind_backward(seconds, ends[0].subject)
         return self.overlap.behind_forward(seconds, ends[0].subject) if ends[0].kind is NodeKind.UPDATE else seconds
 
-    def unhidden_seconds(
-        self, edge: Resharding, each_iteration: bool, rows: Ints | None = None, columns: Ints | None = None
-    ) -> Floats:
-        """The seconds of an edge with nothing hidden, as `exposed_seconds`."""
-        model = self.model
-        if rows is not None and columns is not None:
-            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
+    def unhidden_seconds(self, each_iteration: bool, edge: Resharding, model: CostModel) -> Floats:
+        """The seconds of an edge with nothing hidden."""
         if edge.stored:
             seconds = model.stored_resharding(edge.tensor, edge.sources, edge.targets, edge.together)
         else:
             seconds = model.resharding(edge.tensor, edge.sources, edge.targets)
         return seconds * model.copies if each_iteration and model.copies > 1 else seconds
 
-    def launching(
-        self, edge: Resharding, times: float, rows: Ints | None = None, columns: Ints | None = None
-    ) -> Floats:
-        """Host seconds to launch the collectives of an edge, as `exposed_seconds`."""
-        model = self.model
-        if rows is not None and columns is not None:
-            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
+    def launching(self, times: float, edge: Resharding, model: CostModel) -> Floats:
+        """Host seconds to launch the collectives of an edge."""
         seconds = model.launching(edge.tensor, edge.sources, edge.targets)
-        if rows is not None or times == 1:
+        if times == 1 or edge.rows is not None:
             return seconds * times if times != 1 else seconds
         # Many edges share the seconds of their pairs, which the model keeps.
         key = id(seconds), times

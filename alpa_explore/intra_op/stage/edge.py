@@ -27,11 +27,11 @@ class EdgeMatrix:
         return cls((matrix.shape[0], matrix.shape[1]), matrix)
 
     @classmethod
-    def computing(cls, shape: tuple[int, int], figures: Callable[..., Floats]) -> EdgeMatrix:
-        """What `figures` computes: of all pairs without an argument, now, unless they are too many to keep."""
-        if shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT:
-            return cls(shape, None, figures)
-        return cls.of(figures())
+    def computing(
+        cls, shape: tuple[int, int], every: Callable[[], Floats], some: Callable[[Ints, Ints], Floats]
+    ) -> EdgeMatrix:
+        """Those of `every` pair, now, unless they are too many to keep; else `some` of them when they are asked for."""
+        return cls(shape, None, some) if shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT else cls.of(every())
 
     @property
     def whole(self) -> Floats:
@@ -46,6 +46,17 @@ class EdgeMatrix:
             return self.kept[rows[:, None], columns[None, :]]
         assert self.computed is not None, "figures are kept or computed"
         return self.computed(rows, columns)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all kept figures are zero."""
+        return self.kept is not None and not self.kept.any()
+
+    def pairs(self, rows: Ints, columns: Ints) -> Floats:
+        """Of each of some pairs."""
+        if self.kept is not None:
+            return self.kept[rows, columns]
+        return np.array([self.at(int(row), int(column)) for row, column in zip(rows, columns, strict=True)])
 
     def at(self, row: int, column: int) -> float:
         """Of one pair."""
@@ -89,8 +100,3 @@ class Edge:
     def seconds(self) -> Floats:
         """Exposed seconds, shape [strategies of a, strategies of b]."""
         return self.exposed.whole
-
-    @property
-    def launching(self) -> Floats | None:
-        """`launches` of all pairs."""
-        return None if self.launches is None else self.launches.whole

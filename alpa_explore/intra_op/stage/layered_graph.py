@@ -76,6 +76,21 @@ class LayeredGraph:
         return tuple(block_number(parameter.name) for parameter in self.graph.parameters)
 
     @cached_property
+    def gradient_makers(self) -> tuple[frozenset[int], ...]:
+        """For each of `graph.parameters` the operators that make the terms of its gradient."""
+        producers = ([self.graph.tensors[t].producer for t in grads] for grads in self.contributions)
+        return tuple(frozenset(p for p in of_parameter if p is not None) for of_parameter in producers)
+
+    @cached_property
+    def parameter_users(self) -> tuple[frozenset[int], ...]:
+        """For each of `graph.parameters` these and the operators that read it, but for the update."""
+        readers = (self.graph.readers.get(parameter.tensor, ()) for parameter in self.graph.parameters)
+        return tuple(
+            frozenset(o for o in (*makers, *read) if self.layer_of[o] != UPDATE_LAYER)
+            for makers, read in zip(self.gradient_makers, readers, strict=True)
+        )
+
+    @cached_property
     def head(self) -> frozenset[int]:
         """The forward operators behind the last block."""
         return head_operators(self.graph)
@@ -184,6 +199,7 @@ def assign_layers_each(
 ) -> Iterator[LayeredGraph]:
     """`assign_layers` with one kind of recomputation after the other, but those of several of which the model has
     nothing; what they share is computed once."""
+    software = software or Software()
     graph = with_discovered_splits(graph)
     layer_of = []
     for operator in graph.operators:
@@ -195,18 +211,16 @@ def assign_layers_each(
         else:
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
-    if software is not None and software.plain_loop:
+    if software.plain_loop:
         graph = as_plain_pytorch(graph, fuses=software.fuses_pointwise)
-    if software is not None and software.joins_projections:
+    if software.joins_projections:
         graph = join_projections(graph)
-    if software is not None and software.low_precision:
+    if software.low_precision:
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
-    if software is not None:
-        graph = as_software_updates(graph, software)
-    unfused = graph
-    if software is not None and software.fuses_pointwise:
-        graph = fuse(graph, layer_of, named=software.plain_loop)
-    plain = software is not None and software.plain_loop
+    unfused = graph = as_software_updates(graph, software)
+    plain = software.plain_loop
+    if software.fuses_pointwise:
+        graph = fuse(graph, layer_of, named=plain)
     storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1
     operator_names = {o.name for o in graph.operators}
@@ -218,25 +232,16 @@ def assign_layers_each(
     for recomputation in recomputations:
         if recomputation is None:
             recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
-        whole = software is not None and software.recomputes_whole
         try:
-            kept = hold(graph, layer_of, storage, recomputation, whole=whole, plain=plain)
+            kept = hold(graph, layer_of, storage, recomputation, whole=software.recomputes_whole, plain=plain)
         except OptionError:
             if len(recomputations) == 1:
                 raise
             continue
-        in_kernel = (
-            recomputed_in_kernel(
-                unfused if software.plain_loop else graph,
-                layer_of,
-                storage,
-                kept.held,
-                kept.recomputed,
-                chains=software.plain_loop,
-            )
-            if software is not None and software.fuses_pointwise
-            else dict[int, int | None]()
-        )
+        in_kernel: dict[int, int | None] = {}
+        if software.fuses_pointwise:
+            read = unfused if plain else graph
+            in_kernel = recomputed_in_kernel(read, layer_of, storage, kept.held, kept.recomputed, chains=plain)
         held = tuple(
             tuple(sorted({h for t in tensors if (h := in_kernel.get(t, t)) is not None})) for tensors in kept.held
         )
@@ -253,7 +258,7 @@ def assign_layers_each(
             products=products,
             held=held,
             in_kernel=frozenset(in_kernel),
-            returns_together=plain and software is not None and software.fuses_pointwise,
+            returns_together=plain and software.fuses_pointwise,
             contributions=contributions,
             tables=tables,
             spec_constraints=constraints,

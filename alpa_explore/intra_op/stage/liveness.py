@@ -26,7 +26,7 @@ from alpa_explore.graph.blocks import block_number
 from alpa_explore.graph.counts import is_view, packet
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints, entries_of_runs
 
 
 def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
@@ -207,7 +207,7 @@ def _events(layered: LayeredGraph, operators: Ints) -> tuple[Ints, Ints, Ints]:
     begins, tensors, makes = _touched(layered)
     counts = begins[operators + 1] - begins[operators]
     steps = np.repeat(np.arange(len(operators)), counts)
-    at = np.arange(len(steps)) + (begins[operators] - (np.cumsum(counts) - counts))[steps]
+    at = entries_of_runs(begins[operators], counts)
     return tensors[at], makes[at], steps
 
 

@@ -202,8 +202,8 @@ class Overlap:
         stage_operators = set(self.stage.operators)
         readers = {}
         for position in self.stage.parameters:
-            producers = {self.graph.tensors[t].producer for t in self.layered.contributions[position]} & stage_operators
-            forwards = {self.graph.operators[m].forward for m in producers if m is not None}
+            producers = self.layered.gradient_makers[position] & stage_operators
+            forwards = {self.graph.operators[m].forward for m in producers}
             readers[position] = frozenset(f for f in forwards if f is not None)
         return readers
 

@@ -20,7 +20,7 @@ from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
 from alpa_explore.intra_op.stage.segments import KEPT
-from alpa_explore.numerics.arrays import Flags, Ints
+from alpa_explore.numerics.arrays import Flags, Ints, entries_of_runs, starts
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 
@@ -163,19 +163,13 @@ class StageSlicer:
         self._lock = threading.Lock()
         """Tasks on meshes ask for the same stages at the same time: the second one waits for the first."""
 
-    def __call__(self, first: int, last: int) -> StageGraph:
-        """The stage of these layers."""
-        return self._stage(first, last)
-
-    def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
-        """The stage of first..last reduced to the layer ranges `inner` (begin, end) and the operators next to them.
+    def __call__(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        """The stage of these layers, or of first..last reduced to the layer ranges `inner` (begin, end) and the
+        operators next to them.
 
         These are the operators that read or write a tensor of the inner operators, or a term of the same gradient.
         Their other inputs become sources.
         """
-        return self._stage(first, last, *inner)
-
-    def _stage(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
         key = (first, last, *inner)
         with self._lock:
             if key not in self._stages:
@@ -260,12 +254,12 @@ class _Cutter:
                 self._read_in[:, tensor] = min(layers), max(layers)
         self._read_in[:, graph.loss] = 0, layered.num_layers
         self._gradients_apart = self._computed_apart()
-        self._cuts: dict[tuple[int, ...], StageGraph] = {}
+        self._cuts: dict[tuple[object, ...], StageGraph] = {}
         self._lock = threading.Lock()
 
     def cut(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
-        """As `StageSlicer.beside`, and with nothing inside the stage of first..last."""
-        key = (first, last, *chain.from_iterable(inner))
+        """As `StageSlicer`."""
+        key = (first, last, *inner)
         with self._lock:
             if key not in self._cuts:
                 operators = self._beside(first, last, inner) if inner else self._operators(first, last)
@@ -273,7 +267,7 @@ class _Cutter:
             return self._cuts[key]
 
     def _beside(self, first: int, last: int, inner: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """The operators of `beside`."""
+        """The operators next to `inner`, and those inside."""
         graph = self.layered.graph
         inner_operators = {o for begin, end in inner for o in self._operators(begin, end)}
         touched = {t for o in inner_operators for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
@@ -290,27 +284,25 @@ class _Cutter:
     def _gradients(self) -> list[tuple[frozenset[int], frozenset[int]]]:
         """(tensors, terms of a gradient): whoever touches one of the tensors is beside all that make a term. They are
         the terms where there are several, and the weight where several layers read it or make a term."""
-        graph, layer_of = self.layered.graph, self.layered.layer_of
-        gradients = []
-        for parameter, grads in zip(graph.parameters, self.layered.contributions, strict=True):
-            makers = (graph.tensors[t].producer for t in grads)
-            users = {*graph.readers.get(parameter.tensor, ()), *(maker for maker in makers if maker is not None)}
-            spread = len({layer_of[user] for user in users} - {UPDATE_LAYER}) > 1
+        layered, gradients = self.layered, []
+        for parameter, grads, users in zip(
+            layered.graph.parameters, layered.contributions, layered.parameter_users, strict=True
+        ):
+            spread = len({layered.layer_of[user] for user in users}) > 1
             if spread or len(grads) > 1:
                 gradients.append((frozenset((*grads, parameter.tensor) if spread else grads), frozenset(grads)))
         return gradients
 
-    def _computed_apart(self) -> list[tuple[int, list[int]]]:
+    def _computed_apart(self) -> list[tuple[int, Ints]]:
         """(parameter, producers of its gradient) of the parameters of which a layer computes a gradient that does not
         read the weight."""
         graph, layer_of = self.layered.graph, self.layered.layer_of
         apart = []
         for position, parameter in enumerate(graph.parameters):
             reading = {layer_of[reader] for reader in graph.readers.get(parameter.tensor, ())}
-            made = [graph.tensors[t].producer for t in self.layered.contributions[position]]
-            producers = [p for p in made if p is not None]
+            producers = self.layered.gradient_makers[position]
             if not {layer_of[p] for p in producers} <= reading:
-                apart.append((position, producers))
+                apart.append((position, np.array(sorted(producers), dtype=np.int64)))
         return apart
 
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
@@ -429,7 +421,7 @@ class _Rows:
             tensors=np.array([t for o in operators for t in (*o.inputs, *o.outputs)], dtype=np.int64),
             reads=np.repeat(np.tile([True, False], len(operators)), counts.ravel()),
             counts=counts,
-            begins=counts.sum(axis=1).cumsum() - counts.sum(axis=1),
+            begins=starts(counts.sum(axis=1)),
             launches=launches,
             layers=np.array(layered.layer_of, dtype=np.int64),
             storage=np.array(layered.storage, dtype=np.int64),
@@ -439,9 +431,7 @@ class _Rows:
 
     def touched(self, operators: Ints) -> tuple[Ints, Flags]:
         """The inputs and outputs of these operators, in order, and which of them are inputs."""
-        lengths = self.counts[operators].sum(axis=1)
-        shift = self.begins[operators] - (lengths.cumsum() - lengths)
-        places = np.repeat(shift, lengths) + np.arange(lengths.sum())
+        places = entries_of_runs(self.begins[operators], self.counts[operators].sum(axis=1))
         return self.tensors[places], self.reads[places]
 
 

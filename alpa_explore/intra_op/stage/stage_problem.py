@@ -32,11 +32,11 @@ from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.stage.edge import Edge
+from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure, StageTotals, totals_of
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.units import DTYPE_BYTES
 
@@ -63,6 +63,11 @@ class Node:
     weight_bytes: Floats
     activation_bytes: Floats
     priced: PricedOperator | None = None
+
+
+def node_figures(node: Node) -> Floats:
+    """Microbatch and iteration seconds, weight and activation bytes of the strategies of a node, [4, strategies]."""
+    return np.array([node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,6 +143,62 @@ class StageProblem:
             return Figure.SUMMED if summed else Figure.GATHERED
         return Figure.STORED_FORWARD if self.is_forward_edge(edge) else Figure.STORED_BACKWARD
 
+    def figures(self, choices: Ints, nodes: Floats, edge_seconds: Floats) -> Floats:
+        """The `Figure`s of each row of `choices` [rows, nodes], as [rows, FIGURES]. `nodes` are the `node_figures` of
+        what is chosen [4, rows, nodes], `edge_seconds` the exposed seconds on the edges [rows, edges], each time."""
+        totals = np.zeros((len(choices), FIGURES))
+        totals[:, :4] = nodes.sum(axis=2).T
+        each_iteration = self._each_iteration
+        totals[:, Figure.MICROBATCH] += edge_seconds[:, ~each_iteration].sum(axis=1)
+        totals[:, Figure.ITERATION] += edge_seconds[:, each_iteration].sum(axis=1)
+        if not self.adds_up:
+            of_nodes, of_edges = self._forward
+            totals[:, Figure.FORWARD] = nodes[0] @ of_nodes + edge_seconds @ of_edges
+            launched = [(of_nodes[v], inside[choices[:, v]]) for v, inside in self._launching_nodes]
+            launched += [(of_edges[n], m.pairs(choices[:, e.a], choices[:, e.b])) for n, e, m in self._launching_edges]
+            for forward, seconds in launched:
+                totals[:, Figure.LAUNCHING_FORWARD] += forward * seconds
+                totals[:, Figure.LAUNCHING_BACKWARD] += (1 - forward) * seconds
+            for number, edge, whole in self.stored:
+                figure = self.figure_of(edge)
+                totals[:, figure] += whole.pairs(choices[:, edge.a], choices[:, edge.b])
+                totals[:, EXPOSED[figure]] += edge_seconds[:, number]
+        for number, stored, read in self.gathers:
+            edge = self.edges[number]
+            totals[:, Figure.GATHERED_BYTES] += np.maximum(read[choices[:, edge.b]] - stored[choices[:, edge.a]], 0.0)
+        for node, kept in self.kept_beside:
+            totals[:, Figure.BESIDE_BYTES] += kept[choices[:, node]]
+        return totals
+
+    @cached_property
+    def _each_iteration(self) -> Flags:
+        return np.array([edge.each_iteration for edge in self.edges], dtype=np.bool_)
+
+    @cached_property
+    def _forward(self) -> tuple[Floats, Floats]:
+        """Of every node and every edge the share of the forward pass: half where it is computed again."""
+        of_nodes = [self.is_forward(node) / self.runs(node) for node in self.nodes]
+        of_edges = [self.is_forward_edge(edge) / edge.times for edge in self.edges]
+        return np.array(of_nodes, dtype=np.float64), np.array(of_edges, dtype=np.float64)
+
+    @cached_property
+    def stored(self) -> list[tuple[int, Edge, EdgeMatrix]]:
+        """(number, edge, seconds with nothing hidden) of the edges of stored weights that cost anything."""
+        stored = [(number, edge, edge.unhidden) for number, edge in enumerate(self.edges) if edge.stored]
+        return [one for one in stored if not one[2].is_zero]
+
+    @cached_property
+    def _launching_edges(self) -> list[tuple[int, Edge, EdgeMatrix]]:
+        """(number, edge, host seconds) of the edges whose collectives take the host some time to launch."""
+        edges = ((number, edge, edge.launches) for number, edge in enumerate(self.edges))
+        return [(number, edge, m) for number, edge, m in edges if m is not None and not m.is_zero]
+
+    @cached_property
+    def _launching_nodes(self) -> list[tuple[int, Floats]]:
+        """(node, host seconds) of the operators with collectives inside."""
+        operators = [(v, n, n.priced) for v, n in enumerate(self.nodes) if n.kind is NodeKind.OPERATOR]
+        return [(v, p.launching * self.runs(n)) for v, n, p in operators if p is not None and p.launching is not None]
+
     @cached_property
     def gathers(self) -> tuple[tuple[int, Floats, Floats], ...]:
         """(edge, bytes stored under each strategy of its first end, bytes read under each of its second) of the weights
@@ -169,36 +230,10 @@ class StageProblem:
 
     def totals(self, choices: tuple[int, ...]) -> StageTotals:
         """The seconds and bytes of a choice, from the figures of its nodes and edges."""
-        figures = [0.0] * FIGURES
-        for node, choice in zip(self.nodes, choices, strict=True):
-            seconds = float(node.microbatch_seconds[choice])
-            figures[Figure.MICROBATCH] += seconds
-            figures[Figure.ITERATION] += float(node.iteration_seconds[choice])
-            figures[Figure.WEIGHT_BYTES] += float(node.weight_bytes[choice])
-            figures[Figure.ACTIVATION_BYTES] += float(node.activation_bytes[choice])
-            forward, runs = self.is_forward(node), self.runs(node)
-            figures[Figure.FORWARD] += seconds / runs * forward
-            if node.kind is NodeKind.OPERATOR and node.priced is not None and node.priced.launching is not None:
-                launching = float(node.priced.launching[choice])
-                figures[Figure.LAUNCHING_FORWARD if forward else Figure.LAUNCHING_BACKWARD] += launching
-                figures[Figure.LAUNCHING_BACKWARD] += launching * (runs - 1)
-        for edge in self.edges:
-            pair = choices[edge.a], choices[edge.b]
-            seconds, forward = edge.exposed.at(*pair), self.is_forward_edge(edge)
-            figures[Figure.ITERATION if edge.each_iteration else Figure.MICROBATCH] += seconds * edge.times
-            figures[Figure.FORWARD] += seconds * forward
-            if edge.launches is not None:
-                launching = edge.launches.at(*pair) / edge.times
-                figures[Figure.LAUNCHING_FORWARD if forward else Figure.LAUNCHING_BACKWARD] += launching
-                figures[Figure.LAUNCHING_BACKWARD] += launching * (edge.times - 1)
-            if edge.stored:
-                figure = self.figure_of(edge)
-                figures[figure] += edge.unhidden.at(*pair)
-                figures[EXPOSED[figure]] += seconds
-        for number, stored, read in self.gathers:
-            edge = self.edges[number]
-            figures[Figure.GATHERED_BYTES] += max(float(read[choices[edge.b]] - stored[choices[edge.a]]), 0.0)
-        figures[Figure.BESIDE_BYTES] = sum(float(kept[choices[v]]) for v, kept in self.kept_beside)
+        nodes = np.array([node_figures(node)[:, k] for node, k in zip(self.nodes, choices, strict=True)])
+        seconds = [e.exposed.at(choices[e.a], choices[e.b]) * e.times for e in self.edges]
+        whole = self.figures(np.array([choices]), nodes.reshape(-1, 4).T[:, None], np.array([seconds]))
+        figures = whole[0].tolist()
         workspace = self._workspace(choices) + self.model.device.reserved_bytes
         return totals_of(figures, workspace, self.stage, self.model)
 

@@ -37,8 +37,8 @@ def test_an_edge_of_many_pairs_costs_what_one_of_few_does(name, monkeypatch) -> 
         np.testing.assert_array_equal(other.exposed.between(rows, columns), one.seconds[np.ix_(rows, columns)])
         assert other.exposed.at(0, 0) == one.seconds[0, 0]
         np.testing.assert_array_equal(other.unhidden.whole, one.unhidden.whole)
-        if one.launching is not None:
-            np.testing.assert_array_equal(other.launching, one.launching)
+        if one.launches is not None:
+            np.testing.assert_array_equal(other.launches.whole, one.launches.whole)
     prices = {"inverse_b": 0.5, "memory_price": 0.0, "microbatches_held": 1}
     choices = solve(few.at(**prices)).choices
     assert many.totals(choices) == few.totals(choices)

@@ -132,7 +132,7 @@ def test_a_stage_holds_the_view_that_it_receives_for_its_backward_pass() -> None
     graph = capture(Reshaped(), (torch.randn(8, 8),))
     cut = next(o.index for o in graph.forward_operators if "view" in o.kind) + 1
     stage_of = slice_stages(assign_layers(graph, manual_layers(graph, [cut, cut + 2]).layer_of_forward))
-    whole, part = stage_of(1, 2), stage_of.beside(1, 2, (1, 1))
+    whole, part = stage_of(1, 2), stage_of(1, 2, (1, 1))
     assert set(part.operators) < set(whole.operators)
     for stage in (whole, part):
         assert stage.holdings()[graph.operators[cut - 1].outputs[0]] is Holding.EACH_MICROBATCH

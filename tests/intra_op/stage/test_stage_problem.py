@@ -18,8 +18,10 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.liveness import workspace_intervals
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import received_bytes, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, node_figures
+from alpa_explore.intra_op.stage.stage_totals import EXPOSED, Figure
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.models.catalog import build
 from alpa_explore.planner.microbatch_graph import microbatch_graph
@@ -285,3 +287,53 @@ def test_a_residual_stream_sends_one_tensor_each_way(name):
     ]
     assert len(moved) == 3, "one for each end of a layer"
     assert {o.kind for o in moved} == {"aten.add.Tensor"}
+
+
+def figures_added_up(problem: StageProblem, choices: tuple[int, ...]) -> dict[Figure, float]:
+    """Of one choice, node by node and edge by edge."""
+    figures = dict.fromkeys(Figure, 0.0)
+    for node, k in zip(problem.nodes, choices, strict=True):
+        again = 2 if problem.is_forward(node) and node.subject in problem.stage.layered.recomputed else 1
+        figures[Figure.MICROBATCH] += node.microbatch_seconds[k]
+        figures[Figure.ITERATION] += node.iteration_seconds[k]
+        figures[Figure.WEIGHT_BYTES] += node.weight_bytes[k]
+        figures[Figure.ACTIVATION_BYTES] += node.activation_bytes[k]
+        figures[Figure.FORWARD] += node.microbatch_seconds[k] / again * problem.is_forward(node)
+        if node.kind is NodeKind.OPERATOR and node.priced.launching is not None:
+            forward = Figure.LAUNCHING_FORWARD if problem.is_forward(node) else Figure.LAUNCHING_BACKWARD
+            figures[forward] += node.priced.launching[k]
+            figures[Figure.LAUNCHING_BACKWARD] += node.priced.launching[k] * (again - 1)
+    for edge in problem.edges:
+        seconds, read_forward = edge.seconds[choices[edge.a], choices[edge.b]], problem.is_forward_edge(edge)
+        figures[Figure.ITERATION if edge.each_iteration else Figure.MICROBATCH] += seconds * edge.times
+        figures[Figure.FORWARD] += seconds * read_forward
+        if edge.launches is not None:
+            each = edge.launches.whole[choices[edge.a], choices[edge.b]] / edge.times
+            figures[Figure.LAUNCHING_FORWARD if read_forward else Figure.LAUNCHING_BACKWARD] += each
+            figures[Figure.LAUNCHING_BACKWARD] += each * (edge.times - 1)
+        if edge.stored:
+            figures[problem.figure_of(edge)] += edge.unhidden.whole[choices[edge.a], choices[edge.b]]
+            figures[EXPOSED[problem.figure_of(edge)]] += seconds
+    return figures
+
+
+@pytest.mark.parametrize("software", ["eager", "fsdp", "compiled"])
+def test_the_figures_of_a_choice_are_those_of_its_nodes_and_edges(software: str) -> None:
+    """Hosts launch kernels, stored weights are gathered and gradients summed, blocks are computed again."""
+    graph, cluster = microbatch_graph("gpt-tiny", 8), Cluster.parse(f"1x4:a100@{software}")
+    layering, full = manual_layers(graph, ()).layer_of_forward, Recomputation.parse("full")
+    layered = assign_layers(graph, layering, full, software=cluster.device.software)
+    model = CostModel(cluster.device, logical_mesh(cluster, Submesh(1, 4), (2, 2)).squeezed())
+    problem = build_stage_problem(slice_stages(layered)(0, 0), model)
+    assert not problem.adds_up
+    for price in (0.0, 1e-9):
+        choices = solve(problem.at(inverse_b=0.5, memory_price=price, microbatches_held=1)).choices
+        nodes = np.array([node_figures(node)[:, k] for node, k in zip(problem.nodes, choices, strict=True)])
+        seconds = [edge.seconds[choices[edge.a], choices[edge.b]] * edge.times for edge in problem.edges]
+        found = problem.figures(np.array([choices]), nodes.T[:, None], np.array([seconds]))[0]
+        for figure, expected in figures_added_up(problem, choices).items():
+            if figure not in (Figure.GATHERED_BYTES, Figure.BESIDE_BYTES):
+                assert found[figure] == pytest.approx(expected, rel=1e-12, abs=1e-15), figure.name
+        totals = problem.totals(choices)
+        assert totals.microbatch_seconds == pytest.approx(found[Figure.MICROBATCH], rel=1e-12)
+        assert totals.weight_bytes == pytest.approx(found[Figure.WEIGHT_BYTES], rel=1e-12)

@@ -10,7 +10,6 @@ Read in this order:
 - `dominance`: strategies that are never better than another one are dropped first.
 - `program`: the planned elimination as arrays of integers that the kernels read.
 - `steps`: the symbolic elimination, and which tables are stored or recomputed, and where.
-- `encoding`: steps written as integers.
 - `kernels`: the compiled inner loops.
 - `tuning`: limits and thresholds.
 

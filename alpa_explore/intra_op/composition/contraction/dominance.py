@@ -18,8 +18,8 @@ import numpy as np
 from alpa_explore.intra_op.composition.contraction import tuning
 from alpa_explore.intra_op.composition.contraction.priced_problem import (
     COMMON,
+    FREE,
     PRICED,
-    CostLocation,
     PricedProblem,
     ProblemForm,
 )
@@ -34,40 +34,23 @@ def without_dominated(problem: PricedProblem, keep: Sequence[int]) -> tuple[Pric
     left = tuple(np.flatnonzero(of_node[:size]) for of_node, size in zip(alive, form.sizes, strict=True))
     if all(len(strategies) == size for strategies, size in zip(left, form.sizes, strict=True)):
         return problem, left
-    entries: dict[int, list[Ints]] = {COMMON: [], PRICED: []}
-    begins = {COMMON: 0, PRICED: 0}
-
-    def moved(location: CostLocation, places: Ints) -> CostLocation:
-        entries[location.space].append(location.offset + places)
-        begin = begins[location.space]
-        begins[location.space] += len(places)
-        return CostLocation(location.space, begin)
-
-    node_locations = [
-        None if location is None else moved(location, strategies)
-        for location, strategies in zip(form.node_locations, left, strict=True)
-    ]
-    edge_locations = [
-        moved(location, (left[a][:, None] * form.sizes[b] + left[b]).ravel())
-        for (a, b), location in zip(form.edges, form.edge_locations, strict=True)
-    ]
-    reduced = ProblemForm(
-        sizes=tuple(map(len, left)),
-        edges=form.edges,
-        node_locations=tuple(node_locations),
-        edge_locations=tuple(edge_locations),
-        common_entries=begins[COMMON],
-        priced_entries=begins[PRICED],
+    locations = (*form.node_locations, *form.edge_locations)
+    strategies = [*left, *((left[a][:, None] * form.sizes[b] + left[b]).ravel() for a, b in form.edges)]
+    kept = {
+        space: np.concatenate(
+            [
+                np.zeros(0, dtype=np.int64),
+                *(at.offset + of for at, of in zip(locations, strategies, strict=True) if at and at.space == space),
+            ]
+        )
+        for space in (COMMON, PRICED)
+    }
+    reduced = PricedProblem(
+        form=ProblemForm.of([len(of) for of in left], form.edges, [at.space if at else FREE for at in locations]),
+        common_costs=problem.common_costs[kept[COMMON]],
+        priced_costs=np.ascontiguousarray(problem.priced_costs[:, kept[PRICED]]),
     )
-    common, priced = (np.concatenate([np.zeros(0, dtype=np.int64), *entries[space]]) for space in (COMMON, PRICED))
-    return (
-        PricedProblem(
-            form=reduced,
-            common_costs=problem.common_costs[common],
-            priced_costs=np.ascontiguousarray(problem.priced_costs[:, priced]),
-        ),
-        left,
-    )
+    return reduced, left
 
 
 def _undominated(problem: PricedProblem, keep: Sequence[int]) -> Flags:

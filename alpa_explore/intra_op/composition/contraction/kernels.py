@@ -47,7 +47,7 @@ def minimise_into(
 
 @compiled(fastmath={"nnan", "nsz", "contract"}, inline="always")
 def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
-    """One step of a program (format: `encoding.encode_step`): a table, row by row."""
+    """One step of a program (format: `program._encode_step`): a table, row by row."""
     place, count, width = offsets[code[begin]] + code[begin + 1], code[begin + 2], code[begin + 3]
     row_operands, operands, axes = code[begin + 4], code[begin + 5], code[begin + 6]
     lengths = code[begin + 7 : begin + 7 + axes]

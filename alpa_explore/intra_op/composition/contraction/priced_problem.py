@@ -19,9 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints, starts
 
 COMMON, PRICED, COMMON_SCRATCH, SCRATCH, RESULT = SPACES = range(5)
+FREE = -1
+"""In place of the space of a node that costs nothing."""
 
 
 class CostLocation(NamedTuple):
@@ -55,6 +57,27 @@ class ProblemForm:
     def __hash__(self) -> int:
         return self._hash
 
+    @classmethod
+    def of(cls, sizes: Sequence[int], edges: Sequence[tuple[int, int]], spaces: Sequence[int] | Ints) -> ProblemForm:
+        """Of nodes, then edges, whose costs lie in these `spaces` one after the other; FREE where there are none."""
+        lengths = np.array([*sizes, *(sizes[a] * sizes[b] for a, b in edges)], dtype=np.int64)
+        spaces = np.asarray(spaces, dtype=np.int64)
+        offsets, entries = np.zeros_like(lengths), {}
+        for space in (COMMON, PRICED):
+            of_space = np.where(spaces == space, lengths, 0)
+            offsets += np.where(spaces == space, starts(of_space), 0)
+            entries[space] = int(of_space.sum())
+        located = zip(spaces.tolist(), offsets.tolist(), strict=True)
+        locations = [None if space == FREE else CostLocation(space, offset) for space, offset in located]
+        return cls(
+            sizes=tuple(sizes),
+            edges=tuple(edges),
+            node_locations=tuple(locations[: len(sizes)]),
+            edge_locations=tuple(location for location in locations[len(sizes) :] if location is not None),
+            common_entries=entries[COMMON],
+            priced_entries=entries[PRICED],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PricedProblem:
@@ -73,21 +96,9 @@ class PricedProblem:
         """From an array for every node and edge whose first axis is the price, of length 1 where the price makes no
         difference."""
         arrays = [without_forbidden(c).reshape(len(c), -1) for c in (*node_costs, *edge_costs)]
-        entries = {COMMON: 0, PRICED: 0}
-        locations = []
-        for array in arrays:
-            space = COMMON if len(array) == 1 else PRICED
-            locations.append(CostLocation(space, entries[space]))
-            entries[space] += array.shape[1]
-        form = ProblemForm(
-            sizes=tuple(c.shape[1] for c in node_costs),
-            edges=tuple(edges),
-            node_locations=tuple(locations[: len(node_costs)]),
-            edge_locations=tuple(locations[len(node_costs) :]),
-            common_entries=entries[COMMON],
-            priced_entries=entries[PRICED],
-        )
-        located = list(zip(arrays, locations, strict=True))
-        priced = [np.zeros((prices, 0)), *(a for a, location in located if location.space == PRICED)]
-        common = [np.zeros(0), *(a[0] for a, location in located if location.space == COMMON)]
+        spaces = [COMMON if len(array) == 1 else PRICED for array in arrays]
+        form = ProblemForm.of([c.shape[1] for c in node_costs], edges, spaces)
+        located = list(zip(arrays, spaces, strict=True))
+        priced = [np.zeros((prices, 0)), *(array for array, space in located if space == PRICED)]
+        common = [np.zeros(0), *(array[0] for array, space in located if space == COMMON)]
         return cls(form=form, common_costs=np.concatenate(common), priced_costs=np.concatenate(priced, axis=1))

@@ -19,11 +19,10 @@ STORED_ENTRIES = 1 << 18
 choices of stages of Llama-3-70B took 40 s, not 1 s, in 20 % less memory."""
 SLICE_SHARE = 1 / 8
 """Most joined entries of a slice, as a share of the entries of its table, for which the slice is recomputed instead of
-stored: backtracking follows a few states only. Not critical: half or twice of it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
+stored: backtracking follows a few states only. Not critical."""
 MERGED_ENTRIES = 1 << 12
 """Tables over the same nodes with up to this many entries are added into one; larger ones stay apart and are read
-together. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+together. Not critical."""
 LARGE_ENTRIES = 1 << 20
 """Entries from which the machine's memory is looked at before they are allocated, or kept for backtracking: 8 MB, which
 take longer to fill than the look, 0.05 ms."""
