@@ -97,7 +97,7 @@ def _auto(
         return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
     choices = unrestricted_choices(kept, reduced.restore(answer.choices))
     answer = replace(answer, choices=choices, bound=reduced.constant + answer.bound)
-    return checked_within(problem, memory, answer, started=started, in_time=deadline < math.inf)
+    return _checked(problem, memory, answer, started, in_time=deadline < math.inf)
 
 
 def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float) -> Answer:
@@ -146,9 +146,16 @@ def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
 
 
 def checked_within(
-    problem: ShardingProblem, memory: MemoryLimit, answer: Answer, *, started: float, in_time: bool
+    problem: ShardingProblem, memory: MemoryLimit, choices: Choices, bound: float, started: float
 ) -> ShardingSolution:
-    """The checked solution for choices within the limit and a lower bound; `in_time`: a time limit ends the search."""
+    """The checked solution for choices within the limit and a lower bound, found by a time limit."""
+    return _checked(problem, memory, Answer(choices=choices, bound=bound, finished=False), started, in_time=True)
+
+
+def _checked(
+    problem: ShardingProblem, memory: MemoryLimit, answer: Answer, started: float, *, in_time: bool
+) -> ShardingSolution:
+    """The checked solution for an answer; `in_time`: a time limit ends the search."""
     objective = problem.evaluate(answer.choices)
     proven = objective - answer.bound <= tuning.PROVEN_GAP * abs(objective)
     unfinished = Status.TIME_LIMIT if in_time else Status.UNPROVEN

@@ -21,7 +21,7 @@ from contextlib import suppress
 import numpy as np
 
 from alpa_explore.intra_op.bounds.messages import simple_bound
-from alpa_explore.intra_op.memory.price_search import PricedMessages
+from alpa_explore.intra_op.memory.price_search import priced_messages
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.iopddl import tuning
 from alpa_explore.iopddl.walk import SearchProblem, Walk
@@ -74,7 +74,7 @@ class _Search:
     def __init__(self, instance: SearchProblem, found: Found, deadline: float, seed: int) -> None:
         self.instance, self.found, self.deadline = instance, found, deadline
         self.walk = Walk(instance, np.zeros(len(instance.graph[0]) - 1, dtype=np.int64), seed)
-        self.messages = PricedMessages(instance.problem, instance.times, instance.ceiling)
+        self.messages = priced_messages(instance.problem, instance.times, instance.ceiling)
         self.random = np.random.default_rng(seed)
         self.prices: Floats = np.zeros(len(instance.times.room))
         self.rounds, self.moves, self.speed = 0, tuning.FIRST_MOVES, 0.0

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.iopddl.field_kernels import Graph, give_way, put, random_below, random_unit
-from alpa_explore.iopddl.profile_kernels import Profile, Usage, fits, fullest
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.iopddl.field_kernels import Around, give_way, put, random_below, random_unit
+from alpa_explore.iopddl.profile_kernels import fits, fullest
 from alpa_explore.numerics.compiled import compiled
 
 NEGLIGIBLE = 25.0
@@ -19,19 +18,10 @@ NEGLIGIBLE = 25.0
 
 
 @compiled()
-def anneal(
-    graph: Graph,
-    usage: Usage,
-    profile: Profile,
-    field: Floats,
-    choices: Ints,
-    free: Ints,
-    temperature: float,
-    moves: int,
-    state: Any,
-) -> None:
+def anneal(around: Around, temperature: float, moves: int, state: Any) -> None:
     """Let `moves` nodes of `free`, one after the other, draw a strategy with the probabilities exp(−cost /
     temperature), where it fits."""
+    graph, usage, profile, field, choices, free = around
     nodes = graph[0]
     widest = 1
     for i in range(len(free)):
@@ -63,30 +53,19 @@ def anneal(
             drawn -= weight[k]
             k += 1
         if k != current and fits(usage, profile, v, current, k):
-            put(graph, usage, profile, field, choices, v, k)
+            put(around, v, k)
     state[1] = np.uint64(place)
 
 
 @compiled()
-def anneal_chains(
-    graph: Graph,
-    usage: Usage,
-    profile: Profile,
-    field: Floats,
-    choices: Ints,
-    free: Ints,
-    temperature: float,
-    moves: int,
-    longest: int,
-    samples: int,
-    state: Any,
-) -> None:
+def anneal_chains(around: Around, temperature: float, moves: int, longest: int, samples: int, state: Any) -> None:
     """Make `moves` chains of at most `longest` changes each; all choices visited stay within the limit.
 
     A node takes a random strategy; its neighbours, and theirs, answer with their best ones; where the limit is
     exceeded, nodes alive at the fullest time give way, those first that lose least cost a byte. The whole chain is
     taken back unless the rule of Metropolis accepts it.
     """
+    graph, usage, profile, field, choices, free = around
     nodes, incident, other = graph[0], graph[2], graph[3]
     changed_node, changed_from = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     queue = np.empty(8 * longest, dtype=np.int64)
@@ -98,7 +77,7 @@ def anneal_chains(
         if k == current:
             continue
         change = field[nodes[v] + k] - field[nodes[v] + current]
-        put(graph, usage, profile, field, choices, v, k)
+        put(around, v, k)
         changed_node[0], changed_from[0] = v, current
         changes, head, tail = 1, 0, 0
         allowed = -temperature * np.log(max(random_unit(state), 1e-12))
@@ -120,7 +99,7 @@ def anneal_chains(
                 if answer == now:
                     continue
                 change += field[start + answer] - field[start + now]
-                put(graph, usage, profile, field, choices, w, answer)
+                put(around, w, answer)
                 changed_node[changes], changed_from[changes] = w, now
                 changes += 1
                 for q in range(incident[w], incident[w + 1]):
@@ -133,16 +112,16 @@ def anneal_chains(
             if changes >= longest or change > allowed:
                 legal = False
                 break
-            w, answer, lost = give_way(graph, usage, profile, field, choices, v, samples, state)
+            w, answer, lost = give_way(around, v, samples, state)
             if w < 0:
                 legal = False
                 break
             change += lost
             changed_node[changes], changed_from[changes] = w, choices[w]
-            put(graph, usage, profile, field, choices, w, answer)
+            put(around, w, answer)
             changes += 1
         for i in range(head, tail):
             queued[queue[i]] = False
         if not legal or change > allowed:
             for i in range(changes - 1, -1, -1):
-                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i])
+                put(around, changed_node[i], changed_from[i])

@@ -21,6 +21,8 @@ from alpa_explore.numerics.compiled import compiled
 
 Graph = tuple[Any, ...]
 """(nodes, costs, incident, other, to_own, to_other, rows)"""
+Around = tuple[Graph, Usage, Profile, Floats, Ints, Ints]
+"""(graph, usage, profile, field, choices, the nodes with several strategies): what moves read and keep up."""
 
 
 @compiled()
@@ -78,8 +80,9 @@ def cost_of(graph: Graph, choices: Ints, ceiling: float) -> tuple[float, bool]:
 
 
 @compiled()
-def put(graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, v: int, new: int) -> None:
+def put(around: Around, v: int, new: int) -> None:
     """Let node v take strategy `new`."""
+    graph, usage, profile, field, choices, _ = around
     nodes, _, incident, other, _, to_other, rows = graph
     old = choices[v]
     hold(usage, profile, v, old, new)
@@ -93,14 +96,13 @@ def put(graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: In
 
 
 @compiled()
-def give_way(
-    graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, fixed: int, samples: int, state: Any
-) -> tuple[int, int, float]:
+def give_way(around: Around, fixed: int, samples: int, state: Any) -> tuple[int, int, float]:
     """Of `samples` random nodes alive at the fullest time the one that frees most bytes there for its cost.
 
     Returns (node, strategy, change of cost); node −1 where none frees any. Nothing is changed. Bytes beyond the
     overflow are worth nothing.
     """
+    graph, usage, profile, field, choices, _ = around
     _, begin, end, first, amounts, alive, alive_segment, segment_node = usage
     nodes = graph[0]
     time, overflow = fullest(profile)

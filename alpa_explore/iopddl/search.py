@@ -24,7 +24,7 @@ import numpy as np
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
-from alpa_explore.intra_op.ilp.ilp_answer import Answer, infeasible
+from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
@@ -76,8 +76,7 @@ def solve_within(
         if found.overflow == math.inf:
             raise _nothing(f"no legal choice, the limit {memory.limit:,.0f}")
         raise _nothing(f"the least usage found is {memory.limit + found.overflow:,.0f}, the limit {memory.limit:,.0f}")
-    answer = Answer(choices=condensed.restore(choices.tolist()), bound=min(bound, cost), finished=False)
-    return checked_within(problem, memory, answer, started=started, in_time=True)
+    return checked_within(problem, memory, condensed.restore(choices.tolist()), min(bound, cost), started)
 
 
 def _nothing(found: str) -> SolverError:

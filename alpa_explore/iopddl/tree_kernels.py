@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.iopddl.field_kernels import Graph, give_way, put, random_below, random_unit
-from alpa_explore.iopddl.profile_kernels import Profile, Usage, fullest
+from alpa_explore.iopddl.field_kernels import Around, Graph, give_way, put, random_below, random_unit
+from alpa_explore.iopddl.profile_kernels import fullest
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
@@ -86,25 +86,16 @@ def grow(
 
 @compiled()
 def anneal_trees(
-    graph: Graph,
-    usage: Usage,
-    profile: Profile,
-    field: Floats,
-    choices: Ints,
-    free: Ints,
-    temperature: float,
-    moves: int,
-    largest: int,
-    longest: int,
-    samples: int,
-    noise: Floats,
-    state: Any,
+    around: Around, temperature: float, moves: int, limits: tuple[int, int, int], noise: Floats, state: Any
 ) -> None:
-    """Move random trees of at most `largest` nodes in `free` until `moves` nodes were in one.
+    """Move random trees of free nodes until `moves` nodes were in one; `limits` are (largest, longest, samples).
 
-    A tree that does not keep the limit is put right by up to `longest` nodes that give way; where these cost more than
-    the tree gains, by the rule of Metropolis, all is taken back. A tree that keeps it stays as it is sampled.
+    A tree has at most `largest` nodes. One that does not keep the limit is put right by up to `longest` nodes that give
+    way; where these cost more than the tree gains, by the rule of Metropolis, all is taken back. One that keeps it
+    stays as it is sampled.
     """
+    graph, _, profile, field, choices, free = around
+    largest, longest, samples = limits
     nodes, to_own, to_other, rows = graph[0], graph[4], graph[5], graph[6]
     count = len(nodes) - 1
     movable = np.zeros(count, dtype=np.bool_)
@@ -172,21 +163,21 @@ def anneal_trees(
             v = tree[k]
             if new[k] != choices[v]:
                 changed_node[changes], changed_from[changes] = v, choices[v]
-                put(graph, usage, profile, field, choices, v, new[k])
+                put(around, v, new[k])
                 changes += 1
         if changes == 0 or fullest(profile)[1] <= 0.0:
             continue
         allowed = max(change, 0.0) - temperature * np.log(max(random_unit(state), 1e-12))
         most_changes, kept = changes + longest, False
         while not kept and changes < most_changes and change <= allowed:
-            w, answer, lost = give_way(graph, usage, profile, field, choices, -1, samples, state)
+            w, answer, lost = give_way(around, -1, samples, state)
             if w < 0:
                 break
             change += lost
             changed_node[changes], changed_from[changes] = w, choices[w]
-            put(graph, usage, profile, field, choices, w, answer)
+            put(around, w, answer)
             changes += 1
             kept = change <= allowed and fullest(profile)[1] <= 0.0
         if not kept:
             for i in range(changes - 1, -1, -1):
-                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i])
+                put(around, changed_node[i], changed_from[i])

@@ -12,7 +12,7 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingPr
 from alpa_explore.intra_op.problem.timeline import Timeline, timeline
 from alpa_explore.iopddl import tuning
 from alpa_explore.iopddl.anneal_kernels import anneal, anneal_chains
-from alpa_explore.iopddl.field_kernels import Graph, cost_of, fill, give_way, put
+from alpa_explore.iopddl.field_kernels import Around, Graph, cost_of, fill, give_way, put
 from alpa_explore.iopddl.profile_kernels import BLOCK_BITS, Profile, Usage, fullest, profile_of
 from alpa_explore.iopddl.tree_kernels import anneal_trees
 from alpa_explore.numerics.arrays import Floats, Ints, entries_of_runs
@@ -94,31 +94,29 @@ class Walk:
 
     def singles(self, moves: int, temperature: float) -> None:
         """Moves of single nodes, beside `moves` of nodes in trees."""
-        anneal(*self._around, temperature, int(tuning.SINGLES * moves), self.state)
+        anneal(self._around, temperature, int(tuning.SINGLES * moves), self.state)
 
     def trees(self, moves: int, temperature: float) -> None:
         """Moves of about `moves` nodes in trees."""
         limits = tuning.LARGEST_TREE, tuning.LONGEST_TREE_REPAIR, tuning.SAMPLES
-        anneal_trees(*self._around, temperature, moves, *limits, self.instance.noise, self.state)
+        anneal_trees(self._around, temperature, moves, limits, self.instance.noise, self.state)
 
     def chains(self, moves: int, temperature: float) -> None:
         """Chains, beside `moves` moves of nodes in trees."""
         limits = int(tuning.CHAIN_SHARE * moves) + 1, tuning.LONGEST_CHAIN, tuning.SAMPLES
-        anneal_chains(*self._around, temperature, *limits, self.state)
+        anneal_chains(self._around, temperature, *limits, self.state)
 
     @property
-    def _around(self) -> tuple[Graph, Usage, Profile, Floats, Ints, Ints]:
+    def _around(self) -> Around:
         """What every kernel of moves is given first."""
         instance = self.instance
         return instance.graph, instance.usage, self.profile, self.field, self.choices, instance.free
 
     def relieve_peak(self) -> bool:
         """Let a node give way at the fullest time; False where none can. `profile` is kept up."""
-        instance = self.instance
-        usage, around = instance.usage, (self.profile, self.field, self.choices)
-        node, strategy, _ = give_way(instance.graph, usage, *around, -1, tuning.REPAIR_SAMPLES, self.state)
+        node, strategy, _ = give_way(self._around, -1, tuning.REPAIR_SAMPLES, self.state)
         if node >= 0:
-            put(instance.graph, usage, *around, node, strategy)
+            put(self._around, node, strategy)
         return node >= 0
 
 

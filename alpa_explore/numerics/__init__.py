@@ -1,6 +1,6 @@
 """Numerical helpers that know nothing of the planner.
 
-    arrays          type aliases of numpy arrays for annotations: Floats, Ints, Flags
+    arrays          type aliases of numpy arrays for annotations: Floats, Ints, Flags; runs of entries
     compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; Python runs few steps
     vectors         minima of sums over a few columns, for kernels to call: written in vectors
     memory          freed arrays serve the next ones; Python's garbage collector suspended

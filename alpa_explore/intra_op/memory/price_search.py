@@ -33,8 +33,7 @@ from alpa_explore.numerics.compiled import compiled
 
 
 class PricedMessages:
-    """Messages for a problem whose costs include the price of memory; each pass continues from the one before. Costs
-    above `ceiling` are replaced by it."""
+    """Messages for a problem whose costs include the price of memory; each pass continues from the one before."""
 
     def __init__(self, problem: ShardingProblem, times: Timeline, ceiling: float) -> None:
         self.messages, self.times = Messages(problem, ceiling), times
@@ -49,6 +48,11 @@ class PricedMessages:
             self.messages.sweep(forward=True)
             choices = self.messages.sweep(forward=False)
         return choices
+
+
+def priced_messages(problem: ShardingProblem, times: Timeline, ceiling: float) -> PricedMessages:
+    """Messages for `problem` at prices of memory; costs above `ceiling` are replaced by it."""
+    return PricedMessages(problem, times, ceiling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,7 @@ def price_search(
     start = descend(problem, None, flat)
     legal_start = is_legal(problem, start)
     ceiling = 4 * problem.evaluate(start) if legal_start else problem.largest_legal_cost() + 1.0
-    priced = PricedMessages(problem, times, ceiling)
+    priced = priced_messages(problem, times, ceiling)
     prices = np.zeros(len(times.room))
     best: Choices | None = None
     best_cost, bound = math.inf, -math.inf

@@ -326,14 +326,16 @@ def test_the_figures_of_a_choice_are_those_of_its_nodes_and_edges(software: str)
     model = CostModel(cluster.device, logical_mesh(cluster, Submesh(1, 4), (2, 2)).squeezed())
     problem = build_stage_problem(slice_stages(layered)(0, 0), model)
     assert not problem.adds_up
-    for price in (0.0, 1e-9):
-        choices = solve(problem.at(inverse_b=0.5, memory_price=price, microbatches_held=1)).choices
+    rng = np.random.default_rng(0)
+    drawn = [tuple(int(rng.integers(len(n.microbatch_seconds))) for n in problem.nodes) for _ in range(3)]
+    for choices in (solve(problem.at(inverse_b=0.5, memory_price=0.0, microbatches_held=1)).choices, *drawn):
         nodes = np.array([node_figures(node)[:, k] for node, k in zip(problem.nodes, choices, strict=True)])
         seconds = [edge.seconds[choices[edge.a], choices[edge.b]] * edge.times for edge in problem.edges]
         found = problem.figures(np.array([choices]), nodes.T[:, None], np.array([seconds]))[0]
         for figure, expected in figures_added_up(problem, choices).items():
             if figure not in (Figure.GATHERED_BYTES, Figure.BESIDE_BYTES):
                 assert found[figure] == pytest.approx(expected, rel=1e-12, abs=1e-15), figure.name
+        assert choices not in drawn or found[Figure.LAUNCHING_FORWARD] > 0
         totals = problem.totals(choices)
         assert totals.microbatch_seconds == pytest.approx(found[Figure.MICROBATCH], rel=1e-12)
         assert totals.weight_bytes == pytest.approx(found[Figure.WEIGHT_BYTES], rel=1e-12)
