@@ -85,6 +85,7 @@ def t_max_figure(plan: Plan) -> Drawing:
         traces,
         t_max_sentence(plan),
         height=540,
+        meta={"least_width": tuning.LABELLED_PIXELS},
         margin={"l": 92},
         xaxis=axis(title, seen, anchor="y3", showline=True, linecolor=faint, zeroline=False),
         yaxis=axis(f"iteration ({unit})", (low / scale, high / scale), domain=_DOMAINS[0], **plain),
