@@ -40,7 +40,7 @@ class Section(NamedTuple):
 def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *, after: str = "") -> str:
     """The page; `title` is plain text; `head`, `after` (the sections) and `footer` are HTML, with names `escaped`."""
     library = get_plotlyjs().replace("\r\n", "\n")
-    script, style = _asset("page.js"), _asset("page.css")
+    script, style = _asset("sort_table.js") + _asset("page.js"), _asset("page.css")
     # Hashes, not 'unsafe-inline': a script injected through a name does not run. plotly.js writes style elements.
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src 'unsafe-inline'; "

@@ -31,7 +31,8 @@ def change_key(name: str, value: object) -> str:
 
 
 def aside_key(name: str, value: object) -> str:
-    """The key of what is planned aside: a 'lever' or a 'baseline' by its name, a 'layout' by its rank."""
+    """The key of what is planned aside: a 'lever' or a 'baseline' by its name, a 'layout' by its rank; and of what is
+    kept or no longer ('keep'), a plan by its place in the history."""
     return key(aside=f"{name}={value}")
 
 

@@ -22,21 +22,4 @@
   dark.addEventListener("change", () => redraw(preferred()));
 })();
 
-// Tables whose headings are buttons: a press sorts by that column, another one the other way round.
-for (const table of document.querySelectorAll("table[data-sortable]")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    head.querySelector("button").addEventListener("click", () => {
-      const descending = head.getAttribute("aria-sort") === "ascending";
-      for (const other of heads) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-      const cell = (row) => row.cells[column];
-      const order = (a, b) =>
-        "value" in cell(a).dataset && "value" in cell(b).dataset
-          ? Number(cell(a).dataset.value) - Number(cell(b).dataset.value)
-          : cell(a).textContent.localeCompare(cell(b).textContent);
-      const rows = [...table.tBodies[0].rows].sort((a, b) => (descending ? -order(a, b) : order(a, b)));
-      table.tBodies[0].append(...rows);
-    });
-  });
-}
+for (const button of document.querySelectorAll("th button")) button.addEventListener("click", () => sortRows(button));

@@ -17,7 +17,7 @@ from alpa_explore.plans.report.compare import change_text, settings_in_words, tr
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import cell, heading, sentence
+from alpa_explore.plans.report.text import cell, heading, number_of, sentence
 
 _TABLE_NOTE = "The plans in the order in which they were tried; press a heading to sort. What differs from the chosen "
 _TABLE_NOTE += "plan is bold; settings that all plans share are below the figures."
@@ -76,8 +76,8 @@ def _comparisons(tried: Sequence[Tried], place: int) -> list[Section]:
 def _table_html(tried: Sequence[Tried], place: int) -> str:
     plans = [one.plan for one in tried]
     rows: list[Row] = [
-        {**row, "plan_number": n + 1, "layout": "; ".join(parallelism_lines(plan))}
-        for n, (row, plan) in enumerate(zip(tried_table(plans[place], plans), plans, strict=True))
+        {**row, "layout": "; ".join(parallelism_lines(plan))}
+        for row, plan in zip(tried_table(plans[place], plans), plans, strict=True)
     ]
     heads = "".join(
         f'<th scope="col"{_numeric(value)}><button type="button">'
@@ -97,7 +97,7 @@ def _table_html(tried: Sequence[Tried], place: int) -> str:
 def _cell_html(name: str, value: object, chosen_value: object, *, chosen: bool) -> str:
     """A cell; bold where it differs from the chosen plan's. Numbers, also those of settings, sort as such."""
     text = _text(name, value)
-    number = _number(value)
+    number = number_of(value)
     sorts = "" if number is None else f' data-value="{number!r}"'
     if name == "plan_number":
         return f"<td{sorts}{_numeric(value)}>{escaped(text)}{' (chosen)' * chosen}</td>"
@@ -109,17 +109,8 @@ def _text(name: str, value: object) -> str:
     return change_text(value) if name == "time_fraction" and isinstance(value, float) else cell(name, value)
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, int | float):
-        return float(value)
-    try:
-        return float(str(value).replace(",", ""))
-    except ValueError:
-        return None
-
-
 def _numeric(value: object) -> str:
-    return "" if _number(value) is None else ' class="number"'
+    return "" if number_of(value) is None else ' class="number"'
 
 
 def _settings_html(tried: Sequence[Tried], place: int) -> str:

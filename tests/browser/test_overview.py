@@ -1,4 +1,4 @@
-"""The Overview and the What-ifs, by real keys in JupyterLab's default window."""
+"""The Overview, and the plans in Why and Search, by real keys in JupyterLab's default window."""
 
 import pytest
 from playwright.sync_api import Locator
@@ -111,33 +111,40 @@ def test_it_follows_b_and_the_theme(looked_at: LabPage) -> None:
     lab.wait_until(lambda: line.evaluate(_INK) == ink, "light")
 
 
-def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overview: LabPage) -> None:
+def test_what_was_tried_is_kept_brought_back_and_sorted_by_keys(lab_with_overview: LabPage) -> None:
     lab, explorer = lab_with_overview, _explorer(lab_with_overview)
-    for count in ("64", "16", "8"):
+    for count in ("7", "5"):  # which no lever has
         type_number(explorer, "B, microbatches", count)
         explorer.get_by_text(f"{count} × 8").wait_for()
         # Values that follow at once are one move of the slider.
         lab.wait_until(lambda: lab.ask("Out[1].session.store.state.moving") == "False", "the move has ended")
-    show_tab(explorer, "What-ifs")
-    table = explorer.get_by_role("table", name="Plans of this explorer")
-    rows = table.locator("tbody tr")
-    lab.wait_until(lambda: rows.count() >= 3, "a row for each")
+    show_tab(explorer, "Why")
+    yours = explorer.locator(".alpa-why ul").last.locator("li")
+    lab.wait_until(lambda: yours.count() == 3, "a row for each")
+    first = yours.last.locator("span").first.inner_text()
+    yours.last.get_by_role("button", name="Keep this plan, whatever else is tried").press("Enter")
+    lab.wait_until(lambda: yours.first.locator("span").first.inner_text() == first, "it is on top")
+    star = yours.first.get_by_role("button", name="Keep this plan no longer")
+    lab.wait_until(lambda: star.evaluate("(star) => star === document.activeElement"), "and has the focus")
+    lab.page.keyboard.press("Enter")
+    lab.wait_until(lambda: yours.last.locator("span").first.inner_text() == first, "it is not kept any more")
+    yours.filter(has_text="B 5 → 8").get_by_role("button", name="Open").press("Enter")
+    explorer.get_by_text("8 × 8").wait_for()
+    show_tab(explorer, "Search")
+    explorer.get_by_role("button", name="Tables").press("Enter")
+    table = explorer.locator(".alpa-panel:visible table")
+    table.wait_for()
+    heading = table.get_by_role("button", name="B", exact=True)
 
     def counts() -> list[str]:
-        return list(table.evaluate("(t) => [...t.tBodies[0].rows].map((row) => row.cells[2].innerText)"))
+        return list(table.evaluate("(t, at) => [...t.tBodies[0].rows].map((row) => row.cells[at].innerText)", place))
 
-    heading = table.get_by_role("button", name="Sort by B", exact=True)
+    place = heading.evaluate("(button) => button.closest('th').cellIndex")
+    assert counts() == ["8", "7", "5"]
     heading.press("Enter")
-    lab.wait_until(lambda: counts() == sorted(counts(), key=int), "ascending")
+    assert counts() == ["5", "7", "8"]
     heading.press("Enter")
-    lab.wait_until(lambda: counts() == sorted(counts(), key=int, reverse=True), "descending")
-    assert table.locator("th[aria-sort=descending]").inner_text().startswith("B")
-    rows.last.get_by_role("button", name="Pin this plan to the top").press("Enter")
-    lab.wait_until(lambda: rows.first.get_by_role("button", name="Unpin this plan").count() == 1, "it is on top")
-    assert counts()[0] == min(counts(), key=int)
-    rows.first.get_by_role("button", name="Unpin this plan").press("Enter")
-    lab.wait_until(lambda: counts() == sorted(counts(), key=int, reverse=True), "it is not pinned any more")
-    assert rows.first.locator("b").count() > 0, "what differs is bold"
-    rows.first.press("Enter")
-    explorer.get_by_text("64 × 8").wait_for()
-    lab.wait_until(lambda: rows.first.get_attribute("aria-current") == "true", "it is on screen")
+    assert counts() == ["8", "7", "5"]
+    assert table.locator("th[aria-sort=descending]").inner_text() == "B"
+    table.locator("tbody tr").last.press("Enter")
+    explorer.get_by_text("5 × 8").wait_for()

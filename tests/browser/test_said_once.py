@@ -160,7 +160,7 @@ def test_no_line_of_the_export_menu_lies_on_another_and_no_tab_of_the_lessons_is
     ("tab", "place", "count"),
     [
         ("Timeline", ".alpa-toolbar > button, .alpa-menu > button, .alpa-player-bar button", 13),
-        ("What-ifs", ".alpa-sortable td button", 1),
+        ("Why", ".alpa-why li .alpa-keep", 1),
     ],
 )
 def test_signs_are_drawn_so_that_no_font_can_lack_them(lab_as_left: LabPage, tab: str, place: str, count: int) -> None:

@@ -20,10 +20,8 @@ from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "What-ifs", "Compare", "Accuracy", "Run", "Why")
+WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "Compare", "Accuracy", "Run", "Why")
 """Tabs without a figure of plotly, or with a note for this model, until something is pressed, or runs are stored."""
-WITHOUT_LESSON = ("What-ifs",)
-"""Tabs that explain nothing new."""
 AS_TABLES = ("small", "loaded")[today().toordinal() % 2]
 """The explorer whose tables are read on this day: the words are the same, the numbers another plan's."""
 _GATHER = """(explorer) => {
@@ -99,8 +97,7 @@ def walk(lab: LabPage, explorer: Locator, name: str, said: dict[Said, None]) -> 
         for title in tab_titles(explorer):
             show_tab(explorer, title)
             panel = explorer.locator(".alpa-panel:visible")
-            if title not in WITHOUT_LESSON:
-                explorer.locator(".alpa-lesson:visible").filter(has_text=f": {title}.").wait_for()
+            explorer.locator(".alpa-lesson:visible").filter(has_text=f": {title}.").wait_for()
             if button == "Teach" and title == "Sharding":  # its graph, and then its matrix
                 panel.locator(".alpa-flow-canvas").wait_for()
                 panel.get_by_role("button", name="Open all").click()

@@ -21,7 +21,7 @@ from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 from alpa_explore_widgets.tab_kinds.panel import Panel, Tab, same
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
-from alpa_explore_widgets.tabs.history import ComparePanel, SearchPanel, WhatIfsPanel
+from alpa_explore_widgets.tabs.history import ComparePanel, SearchPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 from alpa_explore_widgets.tabs.layouts.layouts import LayoutsPanel
 from alpa_explore_widgets.tabs.of_plan import FrontierPanel, OverviewPanel, ShardingPanel, TimelinePanel
@@ -121,7 +121,6 @@ def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
         (ShardingPanel, (session,)),
         (FrontierPanel, (session.select,)),
         (RunPanel, (session.runs, session.attaching, session.profiling, session.plan_for_attached, session.show_plan)),
-        (WhatIfsPanel, (session,)),
         (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(tuple(KINDS)))),
         (ComparePanel, (session.layouts.ask_layouts,)),
         (MicrobatchesPanel, ()),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import log10
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key
 from alpa_explore.figures.marks import (
     MEMORY_PARTS,
@@ -77,6 +78,7 @@ def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = N
     figure.x(type="category", categoryorder="array", categoryarray=names)
     figure.x(3, title=f"B, the number of microbatches ({sizes})")
     layout = {"barmode": "stack", "bargap": 0.3, "legend": legend_below(48, height), "around": {"b": 84}}
+    layout["meta"] = {"least_width": tuning.LABELLED_PIXELS}
     return figure.figure(microbatches_sentence(plan, tried), height=height, **layout)
 
 

@@ -9,7 +9,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import NOWHERE, Plots, fitted, label_positions, labels, legend_below, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, lines, safe, with_theme
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.compare import NoPlan, differences
+from alpa_explore.plans.report.compare import NoPlan, differences, tried_table
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.units import printable
@@ -154,26 +154,14 @@ def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[
 
 
 def search_table(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> list[Row]:
-    """Every plan, in the order in which they were made, and what has no plan, with the reason."""
+    """Every plan in the order in which they were made, with settings that differ and figures; then what has no plan."""
     shown = comparable(plan, tried)
-    frontier = pareto_frontier([p for _, p in shown])
+    frontier, table = pareto_frontier([p for _, p in shown]), tried_table(plan, [p for _, p in shown])
     rows: list[Row] = [
-        {
-            "plan_number": number,
-            "this_one": other is plan,
-            "on_the_front": place in frontier,
-            "differs_in": "; ".join(map(str, differences(plan, other))) or "nothing",
-            "iteration_seconds": other.predicted.iteration_seconds,
-            "samples_a_second": other.samples_per_second,
-            "peak_bytes": other.predicted.peak_bytes_per_device,
-            "stages": len(other.stages),
-            "bubble_fraction": other.predicted.bubble_fraction,
-            "no_plan_because": "",
-        }
-        for place, (number, other) in enumerate(shown)
+        row | {"plan_number": number, "this_one": other is plan, "on_the_front": place in frontier, "no_plan": ""}
+        for place, ((number, other), row) in enumerate(zip(shown, table, strict=True))
     ]
-    nothing = dict.fromkeys(rows[0])
-    return rows + [nothing | {"differs_in": f.name, "no_plan_because": f.reason} for f in failed]
+    return rows + [dict.fromkeys(rows[0]) | {"no_plan": str(attempt)} for attempt in failed]
 
 
 def _failures(failed: Sequence[NoPlan]) -> list[str]:

@@ -13,6 +13,7 @@ from alpa_explore.questions import explain
 
 _STAGE = 24
 """Pixels of a stage."""
+_COLUMNS = ("about", "what", "stage", "iteration_seconds", "share_fraction", "how")
 
 
 @with_theme
@@ -41,19 +42,22 @@ def why_sentence(plan: Plan) -> str:
 
 def why_table(plan: Plan) -> list[Row]:
     """The parts of the time by stage, then limits (T without them), then changes (their T)."""
-    total = plan.predicted.iteration_seconds
-    of_stage, planned = "of T, on each device of the stage", "planned; share of the time of a sample that is saved"
-    names = ("about", "what", "stage", "iteration_seconds", "share_fraction", "how")
-    rows: list[tuple[object, ...]] = [
-        ("time", name, time.stage, seconds, seconds / total, of_stage)
-        for time in explain.time_parts(plan)
-        for name, seconds in time.parts
-    ]
-    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in explain.limits(plan)]
+    planned = "planned; share of the time of a sample that is saved"
+    rows = [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in explain.limits(plan)]
     rows += [
         ("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in explain.changes(plan)
     ]
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return parts_table(plan) + [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+
+
+def parts_table(plan: Plan) -> list[Row]:
+    """The parts of the time by stage."""
+    total, how = plan.predicted.iteration_seconds, "of T, on each device of the stage"
+    return [
+        dict(zip(_COLUMNS, ("time", name, time.stage, seconds, seconds / total, how), strict=True))
+        for time in explain.time_parts(plan)
+        for name, seconds in time.parts
+    ]
 
 
 def _where(plan: Plan, times: Sequence[explain.StageTime]) -> str:

@@ -33,7 +33,8 @@ def layers_figure(plan: Plan) -> Drawing:
     _cuts(figure, plan)
     figure.x(span=(-0.5, sum(len(layer.operators) for layer in plan.layers) - 0.5), bare=True)
     figure.x(3, title="forward operators in order of execution")
-    return figure.figure(layers_sentence(plan), height=560, barmode="overlay", showlegend=False)
+    looks = {"barmode": "overlay", "showlegend": False, "meta": {"least_width": tuning.LABELLED_PIXELS}}
+    return figure.figure(layers_sentence(plan), height=560, **looks)
 
 
 def layers_sentence(plan: Plan) -> str:

@@ -78,13 +78,14 @@ def t_max_figure(plan: Plan) -> Drawing:
     (scale, unit), (sum_scale, sum_unit) = units.seconds_axis(high), units.seconds_axis(most)
     count, plain = len(plan.t_max_sweep), {"zeroline": False, "anchor": "x"}
     title = f"t_max ({view.unit}); each {view.unit} more costs {units.seconds(plan.terms.rounds * view.scale)}"
-    title += f"; a double click shows all {count:,}" if count else ""
+    title += f"; double click: all {count:,}" if count else ""
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
     return Drawing(
         traces,
         t_max_sentence(plan),
         height=540,
+        meta={"least_width": tuning.LABELLED_PIXELS},
         margin={"l": 92},
         xaxis=axis(title, seen, anchor="y3", showline=True, linecolor=faint, zeroline=False),
         yaxis=axis(f"iteration ({unit})", (low / scale, high / scale), domain=_DOMAINS[0], **plain),

@@ -56,7 +56,7 @@ class Frame:
             fixed = {"anchor": x, "domain": domain, "fixedrange": True, "nticks": 5}
             layout[axis_name(x)] = time_axis(chart)
             layout[axis_name(tasks)] = _row_axis(chart, self._domain(rows))
-            layout[axis_name(memory)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
+            layout[axis_name(memory)] = plain_axis(f"({byte_unit})", (0, end), **fixed)
             notes += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
             if len(self.charts) > 1:  # the name of the schedule above its rows' names
                 name, y = f"<b>{chart.timeline.schedule.name}</b>", (top - _LABEL_PIXELS) / self.height
@@ -99,15 +99,13 @@ class Frame:
         end = max(c.timeline.makespan_seconds for c in self.charts) / chart.scale
         suffix = {"ticksuffix": f" {chart.unit}", **_TICK_MARKS}
         layout[axis_name(x_axis)] = plain_axis(span=(0, end), bare=True, anchor=y_axis) | suffix
-        ticks, fixed = {(rows - 1) / 2: "whole iteration"}, {"ticklabelstandoff": 6, "fixedrange": True}
+        hint = "drag to look closer" if brush else "framed: shown above"  # a note would lie on the ticks above it
+        name = f"whole iteration<br><span style='font-size:10px'>{hint}</span>"
+        ticks, fixed = {(rows - 1) / 2: name}, {"ticklabelstandoff": 6, "fixedrange": True}
         domain = self._domain((0, self._strip_pixels))
         layout[axis_name(y_axis)] = plain_axis(
             span=(rows - 0.5, -0.5), ticks=ticks, bare=True, anchor=x_axis, domain=domain, **fixed
         )
-        text, place = "drag across to look closer" if brush else "framed: shown above", {"yanchor": "bottom"}
-        at = (0, self._strip_pixels / self.height)
-        hint = note(text, *at, color=faint, refs=("paper", "paper"), xanchor="left", **place)
-        layout["annotations"].append(hint)
         if brush:
             zoomed = {axis_name(chart.axes[0]): _span(chart) for chart in self.charts}
             layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}, "zoom": zoomed}

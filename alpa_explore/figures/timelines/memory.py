@@ -31,7 +31,7 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
         name, look = chart.row_names[p], {"dash": ("solid", "dash", "dot", "dashdot")[p % 4], "shape": "hv"}
         looks = {"name": f"memory of {name}", "hover": f"{name}: %{{y:.4g}} {unit}", "listed": False}
         chart.add(line(x, with_gaps(y / scale), stage_color(p), **look, **looks), memory=True)
-    named = {kind.memory_bytes: safe(kind.name) if len(kinds) > 1 else "device" for kind in kinds}
+    named = {kind.memory_bytes: safe(kind.name) if len(kinds) > 1 else "a device" for kind in kinds}
     for limit, name in named.items():
         draw_limit(chart, limit, scale, name)
     return unit, _HEADROOM * max(capacity, fullest.peak_bytes) / scale
@@ -40,7 +40,7 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
 def draw_limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
     """The memory of a device as a line; `name` is that of its kind."""
     x = [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale]
-    texts = labels([f"\u00a0a {name} has {units.bytes_(limit)}", ""], "top right", 11, None)
+    texts = labels([f"\u00a0memory of {name}: {units.bytes_(limit)}", ""], "top right", 11, None)
     chart.add(limit_line(x, [limit / scale] * 2, mode="lines+text", **texts), memory=True)
 
 

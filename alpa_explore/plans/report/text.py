@@ -69,6 +69,8 @@ def cell(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return printable(value)
+    if key == "plan_number":
+        return str(value + 1)
     if isinstance(value, int | float):
         for suffix, formatted in _UNITS.items():
             if key.endswith(suffix):
@@ -81,6 +83,16 @@ def cell(key: str, value: Any) -> str:
     if key in ("submesh", "logical_mesh", "output_shape"):
         return units.shape(value)
     return printable(", ".join(map(str, value)))
+
+
+def number_of(value: object) -> float | None:
+    """A value of a table as the number by which it is sorted, also one in words ('1,024'); None for other words."""
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return float(str(value).replace(",", ""))
+    except ValueError:
+        return None
 
 
 def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | str = ()) -> str:

@@ -159,7 +159,7 @@ def tab_titles(explorer: Locator) -> list[str]:
 
 def figure_tabs(explorer: Locator) -> list[str]:
     """Those with a figure of plotly, also while there is one plan and no run."""
-    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs", "Why", "Compare", "Run")]
+    return [title for title in tab_titles(explorer) if title not in ("Overview", "Why", "Compare", "Run")]
 
 
 def is_chosen(explorer: Locator, title: str) -> bool:

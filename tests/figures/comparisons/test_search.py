@@ -83,7 +83,7 @@ def test_plans_of_another_model_are_left_out_and_baselines_are_named() -> None:
     by_hand = replace(PLAN, options=replace(PLAN.options, baseline="zero-3 (dp 8)"))
     rows = search_table(PLAN, tried=[stranger, by_hand, PLAN])
     assert [row["plan_number"] for row in rows] == [1, 2]
-    assert "zero-3" in rows[0]["differs_in"]
+    assert "zero-3" in rows[0]["baseline"]
     baselines = trace_of(search_figure(PLAN, tried=[stranger, by_hand, PLAN]), "baselines")
     assert (list(baselines.text), list(baselines.customdata)) == (["zero-3"], ["plan:1"])
 
@@ -95,7 +95,7 @@ def test_what_has_no_plan_is_named_with_its_reason_in_sentence_legend_and_table(
         search_figure(PLAN, tried=[PLAN], failed=failed), "no plan: data-parallel: needs 24.5 GiB of 16 GiB"
     ).x == (None,)
     row = search_table(PLAN, tried=[PLAN], failed=failed)[-1]
-    assert (row["differs_in"], row["no_plan_because"]) == ("data-parallel", "needs 24.5 GiB of 16 GiB")
+    assert row["no_plan"] == "data-parallel: needs 24.5 GiB of 16 GiB"
     assert row["plan_number"] is None
 
 

@@ -39,10 +39,10 @@ def test_the_parts_and_the_axes_are_those_of_the_figure() -> None:
         assert layout[chart["x"]].range[0] == pytest.approx(parts[0]["at"])
         last = parts[-1]
         assert layout[chart["x"]].range[1] == pytest.approx(last["at"] + last["end"] - last["start"])
-        assert layout[chart["memory"]].title.text.startswith("memory")
+        assert layout[chart["memory"]].title.text == "(GiB)"
         assert layout[chart["tasks"]].ticktext[0].startswith("stage 0")
     assert layout.meta["brush"]["axis"] == document["overview"]["x"]
-    assert layout[document["overview"]["y"]].ticktext == ("whole iteration",)
+    assert layout[document["overview"]["y"]].ticktext[0].startswith("whole iteration<br>")
 
 
 def test_where_a_submesh_runs_several_stages_a_task_names_its_stage() -> None:

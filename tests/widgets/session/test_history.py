@@ -293,6 +293,6 @@ def test_a_moving_slider_replaces_no_plan_that_was_kept(session: Session, monkey
     for count in (9, 10, 11):
         set_and_wait(session, num_microbatches=count)
         if count == 9:
-            session.keep(session.store.state.history.position, on=True)
+            session.keep(session.store.state.history.position)
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
     assert counts == [8, 9, 11]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.aside import estimated_gain, levers_html, planned_gain
+from alpa_explore_widgets.panels.aside import estimated_gain, planned_gain, ranked_html
 from alpa_explore_widgets.session.levers import levers
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS
@@ -111,9 +111,9 @@ def shown(state: State, session: Session) -> dict[str, str]:
     """Lever -> its answer in Why, with what can be pressed."""
     found = session.levers()
     gains = {lever.name: gain for lever in found if (gain := planned_gain(state, lever)) is not None}
-    html = levers_html(state, found, gains)
-    rows = re.findall(r"<li><span[^>]*>([^<]*)</span>.*?<b[^>]*>([^<]*)</b>(.*?)</li>", html)
-    return {name: " · ".join(filter(None, [said, *re.findall(r">(\w+)<", press)])) for name, said, press in rows}
+    rows = re.findall(r"<li>(.*?)</li>", ranked_html(state, found, gains).partition("<h4>Yours")[0])
+    texts = [re.findall(r">([^<]+)<", re.sub("<em>.*?</em>", "", row)) for row in rows]
+    return {name: " · ".join(said) for name, *said in texts}
 
 
 def test_levers_are_planned_aside_in_the_order_of_their_promise_and_their_answers_open(
@@ -143,7 +143,9 @@ def test_levers_are_planned_aside_in_the_order_of_their_promise_and_their_answer
     made = [entry.settings for entry in session.store.state.history.entries]
     bought = sorted((lever for lever in found if not lever.free), key=lambda lever: made.index(lever.settings))
     assert [lever.name for lever in bought] == ["+ 1 node", *(name for name in promised if name != "+ 1 node")]
-    (opened,) = re.findall(r'"(plan:\d+)"', levers_html(session.store.state, [found[-1]], {found[-1].name: 0.0}))
+    answer = re.search(r'"(plan:\d+)"', ranked_html(session.store.state, [found[-1]], {found[-1].name: 0.0}))
+    assert answer is not None
+    opened = answer[1]
     session.select(opened)
     assert session.store.state.settings == found[-1].settings
     assert not session.store.state.out_of_date

@@ -10,6 +10,9 @@ import traitlets
 from alpa_explore.templates import joined
 from alpa_explore_widgets.elements.page_widget import STATIC, PageWidget, module_with_helpers
 
+_SORT_TABLE = files("alpa_explore.figures") / "sort_table.js"
+"""That of the written pages."""
+
 CONTROLS: Mapping[str, Mapping[str, Mapping[str, Any]]] = joined(
     tomllib.loads((files("alpa_explore_widgets") / "controls.toml").read_text(encoding="utf-8"))
 )
@@ -212,7 +215,9 @@ class PageBridge(PageWidget):
     the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
     rest of the explorer is inert."""
 
-    _esm = module_with_helpers("kernel_watch.js", "walk.js", "marks.js", "strip.js", "page_bridge.js")
+    _esm = module_with_helpers(
+        *("kernel_watch.js", "walk.js", "marks.js", "strip.js", str(_SORT_TABLE), "page_bridge.js")
+    )
     _css = STATIC / "explorer.css"
 
     address = traitlets.Unicode().tag(sync=True)

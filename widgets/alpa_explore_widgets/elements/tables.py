@@ -1,4 +1,5 @@
-"""The table of a figure as HTML and CSV. A click on a row selects the stage, layer or operator of that row."""
+"""The table of a figure as HTML and CSV. A click on a row selects the stage, layer or operator of that row, or shows
+its plan; one on a heading sorts by it."""
 
 import csv
 import io
@@ -8,7 +9,7 @@ from html import escape
 from alpa_explore.figures.keys import change_key, key
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import cell, heading
+from alpa_explore.plans.report.text import cell, heading, number_of
 
 MAX_ROWS = 400
 """Rows shown on the page, set by hand; the CSV file has all."""
@@ -21,15 +22,24 @@ def table_html(rows: Sequence[Row], plan: Plan | None, stage: int | None = None)
     names = list(rows[0])
     is_number = [all(isinstance(row[n], int | float | None) for row in rows) for n in names]
     classes = [' class="alpa-number"' if number else "" for number in is_number]
-    head = "".join(f'<th scope="col"{c}>{escape(heading(n))}</th>' for n, c in zip(names, classes, strict=True))
+    head = "".join(
+        f'<th scope="col"{c}><button type="button" title="Press to sort">{escape(heading(n))}</button></th>'
+        for n, c in zip(names, classes, strict=True)
+    )
     body = "".join(
         f"<tr{_key_attributes(row, plan, stage)}>"
-        + "".join(f"<td{c}>{escape(cell(n, row[n]))}</td>" for n, c in zip(names, classes, strict=True))
+        + "".join(f"<td{c}{_value(row[n])}>{escape(cell(n, row[n]))}</td>" for n, c in zip(names, classes, strict=True))
         + "</tr>"
         for row in rows[:MAX_ROWS]
     )
     more = f"<p>… and {len(rows) - MAX_ROWS:,} more rows: CSV saves all.</p>" if len(rows) > MAX_ROWS else ""
     return f'<div class="alpa-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>'
+
+
+def _value(value: object) -> str:
+    """That by which a row is sorted, where it is not the text."""
+    number = "" if value is None else number_of(value)
+    return "" if number is None else f' data-value="{number}"'
 
 
 def table_csv(rows: Sequence[Row]) -> str:
@@ -50,8 +60,8 @@ def row_key(row: Row, plan: Plan | None, stage: int | None = None) -> str:
     layer = row.get("layer")
     if "place" in row:
         return change_key("cluster", row["place"])
-    if "plan_number" in row:
-        return "" if row["plan_number"] is None else key(plan=row["plan_number"])
+    if row.get("plan_number") is not None:
+        return key(plan=row["plan_number"])
     if isinstance(layer, int) and plan is not None:
         layer_stage = next((s.index for s in plan.stages if s.layers[0] <= layer <= s.layers[1]), stage)
         parts = {"layer": layer} if layer_stage is None else {"stage": layer_stage, "layer": layer}

@@ -244,14 +244,17 @@ class Session:
                 PlanningJob(settings=(settings,), show=show, baselines=(BASELINE,), degrees=degrees, names=(row.words,))
             )
 
-    def _try_aside(self, name: str, value: str = "") -> None:
-        """Plan a lever or a baseline of this name, or the layout of this rank, and add it to the history."""
+    def _aside(self, name: str, value: str = "") -> None:
+        """Plan a lever or a baseline of this name, or the layout of this rank, and add it to the history; or keep the
+        plan at this place of the history, or no longer."""
         if name == "lever":
             self.try_levers(value)
         elif name == "baseline":
             self.try_baselines((value,))
         elif name == "layout":
             self.open_layout(int(value), show=False)
+        elif name == "keep" and value.isdecimal():
+            self.keep(int(value))
 
     def compute_regrets(self) -> None:
         """Compute the cost of the other strategies of the selected operator."""
@@ -331,12 +334,13 @@ class Session:
             if history.can_redo:
                 self._show_history(history.forward())
 
-    def keep(self, position: int, *, on: bool) -> None:
-        """Pin an entry of the history, so that it stays whatever else is tried, or no longer."""
+    def keep(self, position: int) -> None:
+        """Keep an entry of the history, so that it stays whatever else is tried, or no longer."""
         with self.store.lock:
             history = self.store.state.history
             if 0 <= position < len(history.entries):
-                self.store.change(history=history.keep(position, on=on))
+                kept = history.entries[position].kept
+                self.store.change(history=history.keep(position, on=not kept))
 
     def pin(self, *, on: bool = True) -> None:
         """Compare with the plan on screen from now on, or with none."""
@@ -348,7 +352,7 @@ class Session:
         with self.store.lock:
             parts, plan = read_key(key), self.store.state.plan
             if "aside" in parts:
-                self._try_aside(*parts["aside"].split("=", 1))
+                self._aside(*parts["aside"].split("=", 1))
             elif "layout" in parts:
                 self.open_layout(int(parts["layout"]))
             elif "change" in parts:

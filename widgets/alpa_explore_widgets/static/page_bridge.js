@@ -71,7 +71,9 @@ function render({ model, el }) {
     show();
   };
   const onClick = (event) => {
-    const element = event.target instanceof Element ? event.target.closest("[data-alpa-key]") : null;
+    if (!(event.target instanceof Element)) return;
+    const heading = event.target.closest("th button"), element = event.target.closest("[data-alpa-key]");
+    if (heading) sortRows(heading);
     if (element) choose(element.dataset.alpaKey === model.get("selection") ? "" : element.dataset.alpaKey);
   };
   const onKey = (event) => {
@@ -105,7 +107,15 @@ function render({ model, el }) {
     }
   };
   // Python replaces the summary and the tables as a whole: mark the selection in them again.
-  const replaced = new MutationObserver(show);
+  // and give the focus back to the button that had it.
+  let pressed = "";
+  const onFocus = ({ target }) => (pressed = target.closest?.("button[data-alpa-key]")?.dataset.alpaKey ?? "");
+  const replaced = new MutationObserver(() => {
+    show();
+    if (!pressed || document.activeElement !== document.body) return;
+    const again = root.querySelector(`button[data-alpa-key="${CSS.escape(pressed)}"]`);
+    again?.focus({ preventScroll: true });
+  });
   // This view is attached to its parent only after render returns.
   let hideStrip = () => {};
   let root = null, around = null; // the explorer; that or, in the course, the box of a figure and its controls
@@ -116,6 +126,7 @@ function render({ model, el }) {
     showName();
     if (root) hideStrip = showStrip(root);
     around?.addEventListener("focusin", guardKeys);
+    root?.addEventListener("focusin", onFocus);
     if (around?.contains(document.activeElement)) guardKeys({ target: document.activeElement }); // it had the focus before
     root?.addEventListener("click", onClick);
     root?.addEventListener("keydown", onKey);
@@ -153,6 +164,7 @@ function render({ model, el }) {
     replaced.disconnect();
     stop();
     around?.removeEventListener("focusin", guardKeys);
+    root?.removeEventListener("focusin", onFocus);
     root?.removeEventListener("click", onClick);
     root?.removeEventListener("keydown", onKey);
   };

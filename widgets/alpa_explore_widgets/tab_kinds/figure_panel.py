@@ -63,7 +63,7 @@ class FigurePanel(Panel):
         self.figure.layout.display = "none" if written is not None else None
         if written is not None:
             said, self.table.value = written
-            self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(said, quote=False)}</p>' if said else ""
+            self.finding.value = f'<p class="alpa-finding alpa-whole">{escape(said, quote=False)}</p>' if said else ""
             return
         figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)

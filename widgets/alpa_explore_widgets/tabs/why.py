@@ -1,4 +1,4 @@
-"""The Why tab: every cost of T, and what single changes would bring, as one list in which each can be tried."""
+"""The Why tab: every cost of T, and what changes bring, as one list: levers that can be tried, and all plans made."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,11 +16,10 @@ from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
 from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.fields import plain_button
 from alpa_explore_widgets.elements.tables import table_html
-from alpa_explore_widgets.panels.aside import asked, levers_html, planned_gain
+from alpa_explore_widgets.panels.aside import asked, other_plans, planned_gain, ranked_html
 from alpa_explore_widgets.session.levers import Lever
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_kinds.figure_panel import figure_function
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
 _STAGES = 8
@@ -31,7 +30,7 @@ class WhyPanel(Panel):
     """Where does the time go, what limits the plan, and what would a single change do?"""
 
     title, waits = "Why", False
-    question = "Where does the time go, and what would one change do? Each answer is a plan, and opens."
+    question = "Where does the time go, and what does a change do? Each answer is a plan, which opens and can be kept."
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -57,17 +56,30 @@ class WhyPanel(Panel):
         plan, levers = self.plan_of(state), self._session.levers()
         gains = {lever.name: gain for lever in levers if (gain := planned_gain(state, lever)) is not None}
         self.plan_all.disabled = len(gains) == len(levers)
-        self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(_finding(plan, levers, gains))}</p>'
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(_finding(state, levers, gains))}</p>'
         if as_table:
             self.list.value = table_html(self.rows(state), plan)
         else:
             self.list.value = (
-                f'<div class="alpa-why">{costs_html(plan, theme)}{levers_html(state, levers, gains)}</div>'
+                f'<div class="alpa-why">{costs_html(plan, theme)}{ranked_html(state, levers, gains)}</div>'
             )
 
     def rows(self, state: State) -> Sequence[Row]:
-        """The parts of the time of each stage, what limits the plan, and changes that need no planner."""
-        rows: Sequence[Row] = figure_function("comparisons", "why", "table")(self.plan_of(state))
+        """The parts of the time of each stage, then each lever, asked or not, then the other plans."""
+        from alpa_explore.figures.comparisons.why import parts_table  # imports plotly
+
+        plan, levers, history = self.plan_of(state), self._session.levers(), state.history
+        kinds = [("free" if lever.free else "bought", lever.name, history.place(lever.settings)) for lever in levers]
+        kinds += [("yours", name, number) for number, name, _ in other_plans(state, levers)]
+        rows = [row | {"plan_number": None} for row in parts_table(plan)]
+        for about, what, number in kinds:
+            row = dict.fromkeys(rows[0]) | {"about": about, "what": what, "how": "not asked yet"}
+            if number >= 0:
+                found = history.plans[number]
+                row["iteration_seconds"] = found.predicted.iteration_seconds
+                row["share_fraction"] = 1.0 - plan.samples_per_second / found.samples_per_second
+                row |= {"how": "planned; share of the time of a sample that is saved", "plan_number": number}
+            rows.append(row)
         return rows
 
 
@@ -109,15 +121,23 @@ def _swatch(name: str, looks: Mapping[str, str]) -> str:
     return '<i class="alpa-idle"></i>' if name == WAIT else f'<i style="background:{looks[name]}"></i>'
 
 
-def _finding(plan: Plan, levers: Sequence[Lever], gains: Mapping[str, float]) -> str:
-    """What takes most of T, and the best answer so far."""
+def _finding(state: State, levers: Sequence[Lever], gains: Mapping[str, float]) -> str:
+    """What takes most of T, the best answer so far, and the fastest of all plans."""
+    plan = state.plan
+    assert plan is not None, "shown before there was a plan"
     parts = sorted(mean_parts(time_parts(plan)).items(), key=lambda part: -part[1])
     total = plan.predicted.iteration_seconds
     words = " and ".join(f"{name} {units.percent(s / total)}" for name, s in parts[:2] if s >= SMALL * total)
-    free = {lever.name for lever in levers if lever.free}
+    said, free = [f"Most of the time: {words}."], {lever.name for lever in levers if lever.free}
     best = max((name for name in gains if name in free), key=lambda name: gains[name], default=None)
     if best is None:
-        return f"Most of the time: {words}. No free change was asked yet."
-    if gains[best] < SMALL:
-        return f"Most of the time: {words}. No free change that was asked saves time."
-    return f"Most of the time: {words}. The best free change so far: {best}, {change_text(-gains[best])}."
+        said.append("No free change was asked yet.")
+    elif gains[best] < SMALL:
+        said.append("No free change that was asked saves time.")
+    else:
+        said.append(f"The best free change so far: {best}, {change_text(-gains[best])}.")
+    yours = [(gain, number) for number, _, gain in other_plans(state, levers)]
+    if yours and max(yours)[0] >= max(SMALL, *gains.values(), 0.0):
+        gain, number = max(yours)
+        said.append(f"Plan {number + 1} is the fastest of {len(state.history.entries)}: {change_text(-gain)}.")
+    return " ".join(said)
