@@ -220,7 +220,7 @@ def _question(asked: Exercise, who: Student) -> Card:
     solved = " (solved)" if who.of(asked.id).solved else ""
     return Card(
         look="question",
-        title=f"{asked.id} {asked.title}{solved}",
+        title=f"{asked.id} {asked.title} · {asked.grade}{solved}",
         text=f"{question_text(asked, who.name)}\n\nAnswer with {kind.asks}: `exercise({asked.id!r}, …)`. "
         f"`hint({asked.id!r})` helps, `solution({asked.id!r})` tells.",
     )

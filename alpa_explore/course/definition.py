@@ -63,6 +63,12 @@ class Exercise:
         """'06' of '06.2'."""
         return self.id.partition(".")[0]
 
+    @property
+    def grade(self) -> str:
+        """How much there is to do, by its solution; functions to write (`coding`) are the third grade."""
+        lines = [line for line in self._said["code"].splitlines() if line and not line.startswith(("from ", "import "))]
+        return "one step" if len(lines) == 1 else "several steps"
+
     def numbers(self, seed: str) -> Any:
         """The numbers of a student; the same on every machine."""
         random = Random(f"{seed}/{self.id}")

@@ -217,3 +217,6 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     asked = sys.argv[1:] or ["all"]
     main([name for name in asked if ":" not in name], next((name for name in asked if ":" in name), ""))
+    # Caches of DTensor keep the mesh, and so the threads of gloo, when the group is destroyed. One that frees its last
+    # message while the interpreter ends would abort the process, so this ends without that. All is printed.
+    os._exit(0)

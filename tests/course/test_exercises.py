@@ -1,11 +1,13 @@
 """Every exercise: its own solution is right, every mistake is wrong, its premise holds, its reason has its answer."""
 
 import re
+from collections import Counter
 
 import pytest
 
 from alpa_explore.course.ask import solution_text
 from alpa_explore.course.cards import text_html
+from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.kinds import SCALES, Choice, Number, Refusal
 from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
 
@@ -107,6 +109,12 @@ def test_no_student_of_a_class_has_a_reason_that_contradicts_its_answer_or_is_ma
     for student in CLASS:
         test_an_exercise_is_answered_by_its_own_solution_and_by_no_mistake(exercise, student)
         test_an_answer_is_never_marked_wrong_for_its_form(exercise, student)
+
+
+def test_exercises_have_three_grades() -> None:
+    grades = Counter(exercise.grade for exercise in EXERCISES.values())
+    assert grades["one step"] + grades["several steps"] == len(EXERCISES)
+    assert min(*grades.values(), len(tasks())) >= 15, "a formula, several steps, a function to write"
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)

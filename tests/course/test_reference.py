@@ -1,25 +1,14 @@
 """The reference of the website: it has every command and function, and its examples run."""
 
 import ast
-import os
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from alpa_explore.cli import commands, main, parser
-from alpa_explore.course.site.reference import examples, public_functions, reference_text
-from tests.architecture.sources import ROOT
-
-NOT_RUN = {"nodes", "lab", "app", "calibrate", "attach"}
-"""They begin a server, measure the machine for minutes, or need attached hosts: their examples are only parsed."""
-RUNS = """\
-model,layers,hidden,heads,ffn,vocab,seq,global_batch,micro_batch,gpus,gpu_type,framework,tp,pp,dp,step_s
-llama,24,2048,16,5632,50257,4096,128,1,8,h100,nanotron,2,1,4,6.1
-"""
+from alpa_explore.cli import commands, parser
+from alpa_explore.course.site.reference import examples, outputs, public_functions, reference_text
+from tests.course.example_outputs import NOT_RUN, command_outputs, function_outputs, same
 
 
 def test_every_command_and_function_is_there_with_an_example() -> None:
@@ -42,32 +31,28 @@ def test_examples_that_are_not_run_are_understood() -> None:
         ast.parse(example)
 
 
+def test_every_example_that_is_run_has_its_output() -> None:
+    for kind, shown in examples().items():
+        assert list(outputs()[kind]) == [name for name in shown if name not in NOT_RUN]
+        assert all(outputs()[kind].values()), "each prints something"
+
+
 @pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.parametrize("of_a_plan", [True, False])
-def test_the_examples_of_commands_run(
-    of_a_plan: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_examples_of_commands_print_what_the_page_says(
+    of_a_plan: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one process, which imports torch once."""
     monkeypatch.chdir(tmp_path)
-    Path("runs.csv").write_text(RUNS)
-    shutil.copy(ROOT / "tests/problems/t2.json.gz", tmp_path)
-    every = examples()["commands"]
+    every = {name: example for name, example in examples()["commands"].items() if name not in NOT_RUN}
     made = [name for name, example in every.items() if "a.plan.json" in example or name in ("compare-run", "logs")]
-    for name in made if of_a_plan else [name for name in every if name not in made]:
-        if name not in NOT_RUN:
-            example = every[name]
-            assert main(shlex.split(example)[1:]) == 0, f"{example}\n{capsys.readouterr().err}"
+    found = command_outputs(made if of_a_plan else [name for name in every if name not in made])
+    assert [name for name, text in found.items() if not same(name, outputs()["commands"][name], text)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_the_examples_of_functions_run(tmp_path: Path) -> None:
-    code = "\n".join(example for name, example in examples()["functions"].items() if name not in NOT_RUN)
-    (tmp_path / "examples.py").write_text(
-        f"def main():\n    exec({code!r}, {{}})\n\nif __name__ == '__main__':\n    main()\n"
-    )
-    environment = os.environ | {"ALPA_EXPLORE_COURSE": str(tmp_path / "course")}
-    ran = [sys.executable, "examples.py"]
-    run = subprocess.run(ran, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+def test_the_examples_of_functions_print_what_the_page_says(tmp_path: Path) -> None:
+    found = function_outputs(tmp_path)
+    assert [name for name, text in found.items() if not same(name, outputs()["functions"][name], text)] == []

@@ -419,6 +419,11 @@ CLAIMS: tuple[Claim, ...] = (
         "M[0, 1] = {}, M[1, 0] = {} and M[1, 1] = {}",
         lambda: [min(eliminated(*ends)) for ends in ((0, 1), (1, 0), (1, 1))],
     ),
+    (
+        "07",
+        "The output layer of GPT-350M has the work of {:.1f} blocks",
+        lambda: [(c := entry("gpt-350m").config).vocabulary / (12 * c.hidden)],
+    ),
     ("07", "1 / (7 + 1) = {:.1f} %", lambda: [100 / 8]),
     ("07", "by {:.0f} ms more with each that follows", lambda: [300 - 260]),
     ("09", "So **one** sample needs {:.0f} GB", lambda: [remedy(1, 1, False)[1]]),

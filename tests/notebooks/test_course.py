@@ -19,9 +19,10 @@ from alpa_explore_widgets.overview.cards import plan_svg
 from nbclient import NotebookClient
 
 import alpa_explore as ax
-from alpa_explore.course.lessons.notebook import Lesson, course_folder, read_lesson, read_lessons
+from alpa_explore.course.lessons.notebook import Lesson, course_folder, read_lesson, read_lessons, sections
 from alpa_explore.course.lessons.sync import lessons_table, out_of_date
 from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site.words import terms_of
 from alpa_explore.models.catalog import entry
 from tests.course.structure import faults
 from tests.daily import today
@@ -147,6 +148,38 @@ def test_an_abbreviation_of_a_lesson_is_a_name_or_in_the_glossary() -> None:
         texts = re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", "", texts, flags=re.DOTALL)
         said = {word.rstrip("s") for word in re.findall(r"\b[A-Z][A-Z0-9]+s?\b", texts)}
         assert said - explained - set(NAMES) == set(), lesson.name
+
+
+def sentences(lesson: Lesson) -> list[str]:
+    """Those of its text, without code, formulas and headings, up to the outlook at its end."""
+    cells = [c for heading, own in sections(lesson) if not heading.startswith("What we left out") for c in own]
+    text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    text = re.sub(r"```.*?```|\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    text = re.sub(r"\$[^$\n]*\$|\]\([^)\n]*\)|^#.*$|<[^>\n]*>", "", text, flags=re.MULTILINE)
+    return re.split(r"(?<=[.?!])\s+|\n\n|\n\* |\n\|", text)
+
+
+def test_a_word_of_the_glossary_is_explained_before_it_is_used() -> None:
+    """In bold, by a lesson on the way to the one that uses it, or where that uses it first; a sentence that names
+    another lesson looks ahead."""
+    texts = {lesson.number: sentences(lesson) for lesson in LESSONS}
+    before: dict[str, set[str]] = {}
+    for lesson in LESSONS:
+        before[lesson.number] = set(lesson.prerequisites).union(*(before[number] for number in lesson.prerequisites))
+    unexplained = []
+    for word in terms_of(read_lesson(PAGES[1])):
+        said = rf"{re.escape(word)}(?:e?s)?\b"
+        anywhere, bold = (
+            re.compile(form, re.IGNORECASE if word == word.lower() else 0)
+            for form in (rf"(?<![\w-]){said}(?!-)", rf"\*\*{said}[^*]*\*\*")
+        )
+        explain = {number for number, text in texts.items() if any(map(bold.search, text))}
+        for number, text in texts.items():
+            used = filter(anywhere.search, text)
+            first = next((x for x in used if bold.search(x) or not re.search(r"lessons?\s\[?\d\d", x)), "")
+            if first and not explain & before[number] and not bold.search(first):
+                unexplained.append(f"{word!r} in {number}: {first}")
+    assert unexplained == []
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *PAGES], ids=lambda path: path.stem)

@@ -89,7 +89,7 @@ def run_lesson(lesson: Lesson, folder: Path) -> list[RunCell]:
     )
     try:
         # What native code prints goes past the notebook to the terminal.
-        client.execute(env=_environment(folder), stdout=subprocess.DEVNULL)
+        client.execute(env=_environment(folder, place), stdout=subprocess.DEVNULL)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise _failed(lesson, notebook, origin, error) from error
     return [
@@ -103,11 +103,14 @@ def _new(kind: str, source: str, number: int) -> dict[str, Any]:
     return {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": source} | code
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Of the kernel: figures as data, and nothing read from or written to the user's folders but the cache of plans."""
+def _environment(folder: Path, place: Path) -> dict[str, str]:
+    """Of the kernel: figures as data, and nothing read from or written to the user's folders.
+
+    What is stored is a lesson's own: a plan says how far a stage was proven, which may be further if others did so.
+    """
     own = {name: str(folder / ".jupyter") for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")}
-    progress = {"ALPA_EXPLORE_COURSE": str(folder / ".progress"), "PLOTLY_RENDERER": "plotly_mimetype"}
-    return {**os.environ, **own, **progress, WHOLE: "1"}
+    kept = {"ALPA_EXPLORE_COURSE": str(folder / ".progress"), "ALPA_EXPLORE_CACHE": str(place / ".cache")}
+    return {**os.environ, **own, **kept, "PLOTLY_RENDERER": "plotly_mimetype", WHOLE: "1"}
 
 
 def _outputs(cell: Any) -> Sequence[Mapping[str, Any]]:

@@ -47,7 +47,7 @@ def quiz_html(exercise: Exercise) -> str:
     question = exercise.question(numbers)
     return (
         f'<form class="quiz" id="quiz-{key}" data-quiz="{exercise.id}" aria-labelledby="title-{key}">'
-        f'<h4 id="title-{key}">{exercise.id} {escape(exercise.title)}</h4>'
+        f'<h4 id="title-{key}">{exercise.id} {escape(exercise.title)} · {exercise.grade}</h4>'
         f"{text_html(question)}{_field(kind, key)}"
         '<div class="buttons"><button type="submit">Check</button> '
         '<button type="button" class="hint">Hint</button></div>'
@@ -129,14 +129,9 @@ def moving_pipeline_html() -> str:
     timeline = simulate(one_f_one_b(_STAGES, _MICROBATCHES), [_TIMES] * _STAGES)
     schedule, span = timeline.schedule, timeline.makespan_seconds
     bars = []
-    for action, stage, microbatch, start, end in zip(
-        schedule.actions,
-        schedule.stages,
-        schedule.microbatches,
-        timeline.start_seconds,
-        timeline.end_seconds,
-        strict=True,
-    ):
+    when = zip(timeline.start_seconds, timeline.end_seconds, strict=True)
+    what = zip(schedule.actions, schedule.stages, schedule.microbatches, strict=True)
+    for (action, stage, microbatch), (start, end) in zip(what, when, strict=True):
         if action not in (Action.FORWARD, Action.BACKWARD):
             continue  # the update, which takes no time here
         x, y, width = _WIDTH * float(start), _ROW * int(stage), _WIDTH * float(end - start)
