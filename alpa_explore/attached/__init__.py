@@ -10,8 +10,7 @@ Read in this order:
     hosts          a host: its devices, memory and versions; in what hosts differ; a link between two: latency, and
                    seconds by message size; both as rows of tables
     worker_side    what runs on a worker: describe its host, listen, transfer
-    connection     which schedulers may be connected to, or are started by SSH or in an allocation of Slurm; calls of
-                   functions on their workers
+    connection     which schedulers may be connected to, or are started by SSH or in an allocation of Slurm
     cluster_of     the cluster of equal hosts, by the device file that is kept for such a machine, or why there is none
     attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`, also as a
                    cluster file, which `--cluster FILE` reads

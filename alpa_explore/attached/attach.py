@@ -11,8 +11,7 @@ import os
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +20,13 @@ from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning, worker_side
 from alpa_explore.attached.cluster_of import calibrate_on, cluster_of
-from alpa_explore.attached.connection import call, call_one, connected, scheduler_address
+from alpa_explore.attached.connection import scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
+from alpa_explore.execution.client import call_each, client_of
 from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.store.read import conform, read_json
 from alpa_explore.store.records import plain, record
@@ -49,7 +49,7 @@ async def find_hosts(client: Any, chosen: Sequence[str] = ()) -> tuple[Host, ...
             remedy="Start one on each host: dask worker ADDRESS --nthreads 1.",
         )
     every = [worker for workers in workers_at.values() for worker in workers]
-    reports = await call(client, every, worker_side.described, seconds=tuning.DESCRIBE_SECONDS)
+    reports = await call_each(client, every, worker_side.described, seconds=tuning.DESCRIBE_SECONDS)
     known = await client.get_versions(packages=["torch", "alpa_explore"])
     hosts = [
         _host(address, sorted(workers), reports, known["workers"]) for address, workers in sorted(workers_at.items())
@@ -185,11 +185,12 @@ async def _measure(client: Any, source: Host, target: Host) -> MeasuredLink:
     link = MeasuredLink(source=source.name, target=target.name)
     secret = secrets.token_bytes(worker_side.SECRET_BYTES)
     listener, sender = target.workers[-1], source.workers[0]
-    port = await call_one(client, listener, worker_side.listen, target.address, secret, seconds=tuning.CONNECT_SECONDS)
+    where = (target.address, secret)
+    port = (await call_each(client, [listener], worker_side.listen, *where, seconds=tuning.STALL_SECONDS))[listener]
     if not isinstance(port, int):
         return replace(link, fault=f"{target.name} cannot listen: {port}")
-    where = (target.address, port, secret)
-    sent = await call_one(client, sender, worker_side.transferred, *where, seconds=_TRANSFER_SECONDS)
+    to = (target.address, port, secret)
+    sent = (await call_each(client, [sender], worker_side.transferred, *to, seconds=_TRANSFER_SECONDS))[sender]
     if not isinstance(sent, dict):
         return replace(link, fault=f"the worker of {source.name} failed: {sent}")
     if "fault" in sent:
@@ -252,19 +253,17 @@ def attach(
     """
     address = scheduler_address(scheduler, allow_remote=allow_remote)
 
-    async def work() -> Attached:
-        async with connected(address) as client:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            there = await find_hosts(client, hosts)
-            attached = Attached(scheduler=address, here=Versions(**versions()), hosts=there, measured_at=now)
-            if found is not None:
-                found(attached)
-            able = [host for host in there if not host.problem]
-            if links and able:
-                attached = replace(attached, links=await measure_links(client, able, progress=progress, cancel=cancel))
+    with client_of(address) as client:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        there = client.sync(find_hosts, client, hosts)
+        attached = Attached(scheduler=address, here=Versions(**versions()), hosts=there, measured_at=now)
+        if found is not None:
+            found(attached)
+        able = [host for host in there if not host.problem]
+        if not links or not able:
             return attached
-
-    return alone(work)
+        measured = client.sync(measure_links, client, able, progress=progress, cancel=cancel)
+        return replace(attached, links=measured)
 
 
 def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, allow_remote: bool = False) -> Path:
@@ -275,17 +274,9 @@ def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, 
     """
     address = scheduler_address(scheduler, allow_remote=allow_remote)
 
-    async def work() -> Path:
-        async with connected(address) as client:
-            return await calibrate_on(client, host, devices, shapes=shapes)
-
-    return alone(work)
-
-
-def alone(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine on an event loop of its own: a notebook's thread has one that runs already."""
-    with ThreadPoolExecutor(1, thread_name_prefix="alpa-explore attach") as thread:
-        return thread.submit(lambda: asyncio.run(work())).result()
+    with client_of(address) as client:
+        path: Path = client.sync(calibrate_on, client, host, devices, shapes=shapes)
+        return path
 
 
 FORMAT, VERSION = "alpa_explore.attached", 1

@@ -21,13 +21,13 @@ from platformdirs import user_data_path
 
 from alpa_explore import units
 from alpa_explore.attached import tuning
-from alpa_explore.attached.connection import call_one
 from alpa_explore.attached.hosts import Host, MeasuredLink, differences, largest_equal, slowest
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.files import Parts, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.topology import MOST_KINDS
 from alpa_explore.errors import ClusterError, ExecutorError, OptionError
+from alpa_explore.execution.client import call_each
 from alpa_explore.execution.hosts import reaching_all
 from alpa_explore.store.write import write_text
 
@@ -60,7 +60,7 @@ async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -
     like = nearest_preset(host)[0] if host.gpus else None
     ranks = devices if host.gpus else max(devices, 2)  # processes between which a collective can be timed
     arguments = (host.kind, ranks, key, like, shapes)
-    found = await call_one(client, worker, calibrated, *arguments, seconds=tuning.CALIBRATE_SECONDS)
+    found = (await call_each(client, [worker], calibrated, *arguments, seconds=tuning.CALIBRATE_SECONDS))[worker]
     if not isinstance(found, dict):
         raise ExecutorError(
             f"{host.name} could not be calibrated",

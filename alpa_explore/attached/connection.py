@@ -1,4 +1,4 @@
-"""Connect to a scheduler, started here where there is none yet, and call functions on its workers.
+"""Which schedulers may be connected to, and those that are started here.
 
 Dask's messages are pickles: who connects to a scheduler trusts it with this account. So an address that anyone on the
 Internet could have needs a word from the user; this machine and private networks do not, and neither does tls://, where
@@ -9,7 +9,6 @@ both sides show certificates.
 with the `with` block. Anything else is the address of a scheduler that runs already.
 """
 
-import asyncio
 import contextlib
 import importlib.util
 import ipaddress
@@ -22,15 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning
 from alpa_explore.errors import ExecutorError, MissingPackageError, OptionError
-from alpa_explore.execution.quiet import quiet_client
+from alpa_explore.execution.client import client_of
 
 _SCHEMES = ("tcp", "tls", "ucx", "inproc", "ws", "wss")
 
@@ -89,87 +87,6 @@ def _check_near(address: str, host: str) -> None:
         )
 
 
-@asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Any]:
-    """An asynchronous client of the scheduler. ExecutorError where it cannot be reached."""
-    from distributed import Client
-
-    with quiet_client():
-        try:
-            await asyncio.wait_for(_knock(address), tuning.CONNECT_SECONDS)
-            client: Any = Client(address, asynchronous=True, timeout=tuning.CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # dask has few annotations
-            try:
-                # Dask's own time limit does not hold for a server that accepts and says nothing.
-                await asyncio.wait_for(client, 2 * tuning.CONNECT_SECONDS)
-            except TimeoutError:
-                await _closed(client)
-                raise OSError("what listens there does not answer as a Dask scheduler does") from None
-            except BaseException:
-                await _closed(client)
-                raise
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ExecutorError(
-                "The Dask scheduler cannot be reached",
-                found=f"{address}: {_reason(error)}",
-                remedy="Check that it runs, and give the address that `dask scheduler` prints.",
-            ) from error
-        try:
-            yield client
-        finally:
-            await _closed(client)
-
-
-async def _knock(address: str) -> None:
-    """Open a connection and close it: Dask itself tries again where it is refused."""
-    parts = urlsplit(address)
-    if parts.scheme in ("tcp", "tls"):
-        _, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        writer.close()
-
-
-async def _closed(client: Any) -> None:
-    with suppress(TimeoutError):  # it would wait for a scheduler that is gone
-        await asyncio.wait_for(client.close(), tuning.CONNECT_SECONDS)
-
-
-async def call(
-    client: Any, workers: list[str], function: Callable[..., Awaitable[Any]], *arguments: Any, seconds: float
-) -> dict[str, Any]:
-    """Worker -> what the coroutine `function` returned there, or the exception.
-
-    It takes no slot of a worker, so one that computes answers as well. A worker that does not answer in time has an
-    `ExecutorError` in place of its result.
-    """
-
-    async def one(worker: str) -> Any:
-        try:
-            running = client.run(function, *arguments, workers=[worker], on_error="return")
-            return (await asyncio.wait_for(running, seconds)).get(worker)
-        except TimeoutError:
-            return ExecutorError(
-                "A Dask worker does not answer",
-                found=f"{worker}, for {seconds:.0f} s",
-                remedy="Look at its log, or leave its host out.",
-            )
-
-    return dict(zip(workers, await asyncio.gather(*(one(worker) for worker in workers)), strict=True))
-
-
-async def call_one(
-    client: Any, worker: str, function: Callable[..., Awaitable[Any]], *arguments: Any, seconds: float
-) -> Any:
-    """As `call`, of one worker."""
-    return (await call(client, [worker], function, *arguments, seconds=seconds))[worker]
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {tuning.CONNECT_SECONDS:.0f} s"
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno).lower()
-    return str(error) or repr(error)
-
-
 SSH, SLURM = "ssh:", "slurm"
 _WORKER = ("--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--no-nanny")
 
@@ -201,7 +118,7 @@ def _over_ssh(listed: str) -> Iterator[str]:
         raise MissingPackageError(
             "Starting workers over SSH needs asyncssh", found="it is not installed", remedy="pip install asyncssh."
         )
-    from distributed import Client, SSHCluster
+    from distributed import SSHCluster
 
     logging.getLogger("distributed.deploy").setLevel(logging.WARNING)  # it repeats the logs of all workers
     try:
@@ -225,7 +142,7 @@ def _over_ssh(listed: str) -> Iterator[str]:
         ) from error
     with contextlib.ExitStack() as ends:
         ends.callback(_close, cluster)
-        client = ends.enter_context(Client(cluster.scheduler_address, set_as_default=False))  # type: ignore[no-untyped-call]  # dask has few annotations
+        client = ends.enter_context(client_of(cluster.scheduler_address))
         # Closing the cluster only ends the connections, after which some SSH servers leave the processes.
         ends.callback(client.shutdown)
         try:
@@ -241,7 +158,7 @@ def _over_ssh(listed: str) -> Iterator[str]:
 
 def _close(cluster: Any) -> None:
     with contextlib.suppress(OSError):  # the scheduler is gone already
-        cluster.close(timeout=tuning.CONNECT_SECONDS)
+        cluster.close(timeout=tuning.END_SECONDS)
 
 
 @contextlib.contextmanager
@@ -318,7 +235,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(tuning.CONNECT_SECONDS)
+                process.wait(tuning.END_SECONDS)
 
 
 def _wait_for(

@@ -13,8 +13,8 @@ from typing import Any
 
 from alpa_explore.arguments import checked
 from alpa_explore.attached import tuning
-from alpa_explore.attached.attach import alone, find_hosts
-from alpa_explore.attached.connection import call_one, connected, scheduler_address
+from alpa_explore.attached.attach import find_hosts
+from alpa_explore.attached.connection import scheduler_address
 from alpa_explore.attached.hosts import Host
 from alpa_explore.calibration.profiling.profile import (
     Profile,
@@ -29,6 +29,7 @@ from alpa_explore.calibration.profiling.timing import NotTimed, Timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution.client import call_each, client_of
 from alpa_explore.plans.plan import Plan
 
 
@@ -63,24 +64,23 @@ def profile(
         )
     address = scheduler_address(scheduler, allow_remote=allow_remote)
 
-    async def work() -> Profile:
-        async with connected(address) as client:
-            hosts = [host for host in await find_hosts(client) if not host.problem]
-            kind = _kind_of(hosts)
-            workers = [host.workers[0] for host in hosts]
-            told = await call_one(client, workers[0], _described, kind, seconds=tuning.DESCRIBE_SECONDS)
-            if not isinstance(told, dict):
-                raise ExecutorError(
-                    f"{hosts[0].name} does not say what its device is",
-                    found=str(told)[:300],
-                    remedy="Look at the log of its worker.",
-                )
-            told |= {"host": "; ".join(host.name for host in hosts)}
-            profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
-            await _share(client, workers, kind, profiling)
-            return profiling.result()
-
-    return alone(work)
+    with client_of(address) as client:
+        hosts = [host for host in client.sync(find_hosts, client) if not host.problem]
+        kind = _kind_of(hosts)
+        workers = [host.workers[0] for host in hosts]
+        told = client.sync(call_each, client, workers[:1], _described, kind, seconds=tuning.DESCRIBE_SECONDS)[
+            workers[0]
+        ]
+        if not isinstance(told, dict):
+            raise ExecutorError(
+                f"{hosts[0].name} does not say what its device is",
+                found=str(told)[:300],
+                remedy="Look at the log of its worker.",
+            )
+        told |= {"host": "; ".join(host.name for host in hosts)}
+        profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
+        client.sync(_share, client, workers, kind, profiling)
+        return profiling.result()
 
 
 def _kind_of(hosts: Sequence[Host]) -> str:
@@ -105,7 +105,7 @@ async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Prof
                 wanted = await asyncio.to_thread(next, waiting, None)
             if wanted is None:
                 return
-            found = await call_one(client, worker, _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS)
+            found = (await call_each(client, [worker], _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS))[worker]
             if not isinstance(found, Timed | NotTimed):
                 faults.append(f"{worker}: {found}")
                 return

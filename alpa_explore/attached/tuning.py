@@ -1,7 +1,7 @@
 """Sizes and time limits of attaching. Set by hand unless a reason is given."""
 
-CONNECT_SECONDS = 5.0
-"""Time limit for connecting to a scheduler, and for a first worker."""
+END_SECONDS = 5.0
+"""Time limit for the end of what was started here."""
 DESCRIBE_SECONDS = 60.0
 """Time limit for a worker to describe its host: it imports torch for that, from a network file system perhaps."""
 LINK_SECONDS = 3.0

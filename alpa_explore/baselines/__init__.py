@@ -17,7 +17,8 @@ Plans and layouts are evaluated from two forms of the same choice. A search need
 (`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice
 (`block_work`), without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew
 with every trial of the figures. The costs of a kernel, a collective, a send between stages, a pass and what is paid
-once an iteration (`cost.stage_seconds`), the microbatches that a stage holds, and the simulator are the same functions.
+once an iteration, what a device holds (`cost.stage`), the microbatches of a stage, and the simulator are the same
+functions.
 What `layout_price` adds up itself is the sum over the parts of a stage, and what replicas exchange;
 `tests/uniform_layouts/test_agreement.py` opens layouts as plans and compares seconds (0.2 %) and bytes.
 

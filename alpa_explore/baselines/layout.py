@@ -117,16 +117,8 @@ class Layout:
     @property
     def words(self) -> str:
         """'TP 2 · PP 4 · DP 8 · ZeRO-1 · microbatch 2 · selective recomputation'."""
-        degrees = {
-            "TP": self.tensor,
-            "PP": self.pipeline,
-            "DP": self.data,
-            "CP": self.context,
-            "EP": self.expert,
-            "expert TP": self.expert_tensor,
-        }
         return layout_phrase(
-            degrees,
+            {label: getattr(self, axis) for axis, label in list(LABELS.items())[:6]},
             "1 device" if self.devices == 1 else "",
             f"ZeRO-{self.zero_stage}" if self.zero_stage else "",
             f"interleaved × {self.chunks}" if self.chunks > 1 else "",

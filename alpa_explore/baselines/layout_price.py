@@ -27,8 +27,16 @@ from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.plain_kernels import state_bytes, step_bytes
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
-from alpa_explore.cost.work import PassWork, Recomputed
+from alpa_explore.cost.stage import (
+    OnceParts,
+    PassParts,
+    StageBytes,
+    device_bytes,
+    gathered_bytes,
+    once_seconds,
+    passes_seconds,
+)
+from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.schedules.catalog import INTERLEAVED
@@ -165,6 +173,7 @@ class LayoutPricer:
         self.parts = np.array(parts, dtype=np.float64).reshape(layout.chunks, layout.pipeline, -1)
         """How often each part of the model is in a chunk of a stage, [chunks, stages, parts]."""
         self.stages = self.parts.sum(axis=0)
+        self._kept = [part.recomputed[layout.recompute].held_bytes for part in work.parts]
         self.elements = [self._elements(stage) for stage in self.stages]
         """Of each stage."""
         blocks = self.stages[:, 1:-1].sum(axis=0)
@@ -321,14 +330,24 @@ class LayoutPricer:
     def _bytes(self, stage: int) -> tuple[tuple[str, float], ...]:
         """Bytes of a device of the stage, in parts."""
         layout, software = self.layout, self.software
-        held, temporary = self._activations(stage)
         weights, gradients, state = (self._divided(stage, first) for first in (3, 2, 1))
+        stored = HALF * (weights + (self._gathered(stage) if layout.zero_stage >= 3 else 0.0))
+        terms = ScheduleTerms(
+            schedule="1f1b" if layout.chunks == 1 else INTERLEAVED,
+            num_microbatches=layout.microbatches,
+            stages_per_submesh=layout.chunks,
+        )
+        in_turns = terms.held_in_turns(layout.pipeline - stage, layout.pipeline)
+        turns = zip(in_turns, self.parts[:, stage].tolist(), strict=True)
+        _, held, temporary = device_bytes([self._turn(microbatches, counts) for microbatches, counts in turns])
+        if software.keeps_last_loss and layout.microbatches > 1:
+            held += self._kept[-1] * float(self.stages[stage, -1])
         temporary += gradients * software.buffer_bytes
         # While gradients are summed and weights updated, no activations are held, but other buffers.
         if layout.replicas > 1 and gradients * software.sync_buffer_bytes > held + temporary:
             held, temporary = 0.0, gradients * software.sync_buffer_bytes
         return (
-            ("weights", weights * HALF + (self._gathered(stage) if layout.zero_stage >= 3 else 0.0)),
+            ("weights", stored),
             ("gradients", gradients * software.gradient_element_bytes(self.work.dtype, HALF)),
             ("optimizer state", state * state_bytes(MOMENTS, HALF, software)),
             ("activations", held),
@@ -337,35 +356,17 @@ class LayoutPricer:
         )
 
     def _gathered(self, stage: int) -> float:
-        """Bytes of gathered weights that a device of the stage holds at once, where all are stored in shards."""
+        """Gathered weights that a device of the stage holds at once, where all are stored in shards."""
         layout, (dense, experts, _) = self.layout, self.elements[stage]
-        whole = dense * (1 - 1 / layout.replicas) + experts * (1 - 1 / layout.expert_replicas)
-        blocks = float(self.stages[stage, 1:-1].sum())
-        return HALF * whole * min(self.software.gathered_blocks / max(blocks, 1), 1.0)
+        copies = dense * (1 - 1 / layout.replicas) + experts * (1 - 1 / layout.expert_replicas)
+        return gathered_bytes(copies, float(self.stages[stage, 1:-1].sum()), self.software)
 
-    def _activations(self, stage: int) -> tuple[float, float]:
-        """(bytes held for the backward pass, most bytes of temporary tensors)."""
-        layout, software = self.layout, self.software
-        parts = [part.recomputed[layout.recompute] for part in self.work.parts]
-        of_boundary = software.boundary_buffers * self.work.boundary_bytes if layout.pipeline > 1 else 0.0
-        terms = ScheduleTerms(
-            schedule="1f1b" if layout.chunks == 1 else INTERLEAVED,
-            num_microbatches=layout.microbatches,
-            stages_per_submesh=layout.chunks,
-        )
-        in_turns = terms.held_in_turns(layout.pipeline - stage, layout.pipeline)
-        twice = software.keeps_last_loss and layout.microbatches > 1
-        held = 0.0
-        for microbatches, counts in zip(in_turns, self.parts[:, stage].tolist(), strict=True):
-            *others, head = (part.held_bytes * count for part, count in zip(parts, counts, strict=True))
-            held += microbatches * (sum(others) + of_boundary) + head * (1 + twice)
-        return held, max(_most_temporary(parts, counts) for counts in self.parts[:, stage].tolist())
-
-
-def _most_temporary(parts: Sequence[Recomputed], counts: Sequence[float]) -> float:
-    """Most bytes of temporary tensors of so many parts. While one of them runs, those behind it hold nothing: not yet,
-    or no more. Of blocks that is the one before the head."""
-    of_parts = [part.held_bytes * count for part, count in zip(parts, counts, strict=True)]
-    behind = [sum(of_parts[1:]), *(of_parts[-1] for _ in parts[2:]), 0.0]
-    there = zip(parts, behind, counts, strict=True)
-    return max((part.workspace_bytes - freed for part, freed, count in there if count), default=0.0)
+    def _turn(self, microbatches: float, counts: Sequence[float]) -> StageBytes:
+        """What so many parts of the model keep and need; what they store is counted of all turns together. While one of
+        them runs, those behind it keep nothing: not yet, or no more. Of blocks that is the one before the head."""
+        of_parts = [kept * count for kept, count in zip(self._kept, counts, strict=True)]
+        behind = [sum(of_parts[1:]), *(of_parts[-1] for _ in of_parts[2:]), 0.0]
+        there = zip(self.work.parts, behind, counts, strict=True)
+        needs = (p.recomputed[self.layout.recompute].workspace_bytes - freed for p, freed, count in there if count)
+        boundary = self.software.boundary_buffers * self.work.boundary_bytes if self.layout.pipeline > 1 else 0.0
+        return StageBytes(0.0, microbatches * (sum(of_parts) + boundary), max(needs, default=0.0))

@@ -9,7 +9,7 @@ In the order to read them:
     fusion        which operators run as one kernel, and the bytes that it moves; which products run as one
     plain_kernels  attention, convolutions, experts and norms as plain PyTorch runs them; optimizer steps and states
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
-    stage_seconds  a pass of a stage and what is paid once an iteration, from parts: what hides behind what
+    stage         seconds of a stage (what hides behind what) and bytes of a device, from their parts
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
     measured      kernels that were timed on the device, in place of the formulas
     tuning        constants of these formulas
@@ -20,5 +20,5 @@ The planner, the baselines and the explorer all take their figures from here. It
 and `units`; it must not import `intra_op` or anything above, nor torch.
 
 Concepts that others use: CollectiveCall, CostModel, Kernel, KernelKind, KernelTable, OnceParts, PartWork,
-PassParts, PassWork, PricedOperator, Recomputed, ReshardTable.
+PassParts, PassWork, PricedOperator, Recomputed, ReshardTable, StageBytes.
 """

@@ -5,7 +5,7 @@ Read in this order:
     tuning          time limits and sizes
     available_memory  an error before the machine swaps
     progress        the progress of a pass; calling, counting and cancelling its tasks
-    quiet           silence dask when a scheduler goes
+    client          a client of a Dask scheduler; calls of functions on its workers
     hosts           a host as Dask workers on it see it
     local_cluster   worker processes on this machine
     dask_pool       tasks on the workers of a Dask scheduler

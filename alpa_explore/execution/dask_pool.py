@@ -20,12 +20,10 @@ import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
+from alpa_explore.execution.client import client_of
 from alpa_explore.execution.progress import NOTHING_SHARED, TaskCount, Work, call
-from alpa_explore.execution.quiet import quiet_client
 
 K = TypeVar("K", bound=Hashable)
-Client: Any = distributed.Client
-"""Annotated as Any: which part of dask has annotations depends on its version."""
 Future = Any
 """distributed.Future."""
 
@@ -34,30 +32,14 @@ _ADVICE = "Run again: what was finished is kept. scheduler='serial' needs no wor
 
 def open_pool(where: Any, workers: int) -> DaskPool:
     """Connect to `where`: "processes" (workers are started here), an address, or a Client of the user."""
-    if isinstance(where, Client):
-        if where.asynchronous:
-            raise OptionError(
-                "The dask Client is asynchronous", found=repr(where), remedy="Give Client(…, asynchronous=False)."
-            )
-        return DaskPool(where, close=lambda: None)
-    if not isinstance(where, str):
+    if where == "processes":
+        return _local_pool(workers)
+    if not isinstance(where, str | distributed.Client):
         raise OptionError(
             "Unknown scheduler", found=repr(where), remedy="Give a name, an address 'tcp://…' or a dask Client."
         )
-    if where == "processes":
-        return _local_pool(workers)
     end = ExitStack()
-    end.enter_context(quiet_client())
-    try:
-        client = end.enter_context(Client(where, timeout=tuning.CONNECT_SECONDS, set_as_default=False))
-    except (OSError, TimeoutError, ValueError) as error:
-        end.close()
-        raise ExecutorError(
-            "The dask scheduler does not answer",
-            found=f"{where} ({error})",
-            remedy="Check that it runs and that the address is right, or leave the scheduler out.",
-        ) from error
-    return DaskPool(client, close=end.close)
+    return DaskPool(end.enter_context(client_of(where)), close=end.close)
 
 
 def _local_pool(workers: int) -> DaskPool:
@@ -71,13 +53,10 @@ def _local_pool(workers: int) -> DaskPool:
             found=str(error),
             remedy="pip install cryptography, or scheduler='threads' (--scheduler threads).",
         ) from error
-    client = Client(cluster, timeout=tuning.CONNECT_SECONDS, set_as_default=False)
-
-    def close() -> None:
-        client.close()
-        cluster.close()
-
-    return DaskPool(client, close=close, expected=workers)
+    with ExitStack() as end:
+        end.callback(cluster.close)
+        client = end.enter_context(client_of(cluster))
+        return DaskPool(client, close=end.pop_all().close, expected=workers)
 
 
 class DaskPool:

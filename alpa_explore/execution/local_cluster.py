@@ -29,7 +29,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
 from alpa_explore.execution import tuning
-from alpa_explore.execution.quiet import quiet_cluster
+from alpa_explore.execution.client import quiet_cluster
 
 HOST = "127.0.0.1"
 PROTOCOL = "tls"

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, place
+from alpa_explore.cost.stage import device_bytes
 from alpa_explore.errors import CancelledError, ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings, unrecognised_experts_warnings
@@ -190,8 +191,7 @@ def _turns_fit(plan: Plan) -> bool:
     for stage in plan.interleaved:
         of_submesh.setdefault(stage.devices, []).append(stage)
     return all(
-        sum(s.weight_bytes + s.activations_held_bytes for s in stages) + max(s.workspace_bytes for s in stages)
-        <= plan.device_of(stages[0]).memory_bytes
+        sum(device_bytes([s.bytes for s in stages])) <= plan.device_of(stages[0]).memory_bytes
         for stages in of_submesh.values()
     )
 
@@ -276,13 +276,11 @@ def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions
 def held_in_turns(stage: PlanStage, interleaved: Sequence[PlanStage]) -> PlanStage:
     """`stage` with the weights and the workspace of the stages that its submesh runs in turn, and as many microbatches
     as have the bytes that these hold: the last of them has the head, and holds fewer of them than the others."""
-    own = [one for one in interleaved if one.devices == stage.devices]
-    held = sum(one.activations_held_bytes for one in own)
-    if not held:
+    own = device_bytes([one.bytes for one in interleaved if one.devices == stage.devices] or [stage.bytes])
+    if not own.kept:
         return stage
-    weights, workspace = sum(one.weight_bytes for one in own), max(one.workspace_bytes for one in own)
-    held /= stage.activation_bytes
-    return replace(stage, weight_bytes=weights, workspace_bytes=workspace, microbatches_held=held)
+    held = own.kept / stage.activation_bytes
+    return replace(stage, weight_bytes=own.stored, workspace_bytes=own.workspace, microbatches_held=held)
 
 
 def _summary(graph: TrainingGraph) -> ModelSummary:

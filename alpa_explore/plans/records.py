@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from alpa_explore.cost.stage import StageBytes
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.sharding.spec_constraint import SpecConstraint
@@ -182,14 +183,19 @@ class PlanStage:
     """In a cluster of unlike nodes the name of its devices, which are of one kind; '' where all nodes are alike."""
 
     @property
+    def bytes(self) -> StageBytes:
+        """What one of its devices holds."""
+        return StageBytes(self.weight_bytes, self.microbatches_held * self.activation_bytes, self.workspace_bytes)
+
+    @property
     def activations_held_bytes(self) -> float:
         """Activations of all the microbatches that it holds."""
-        return self.microbatches_held * self.activation_bytes
+        return self.bytes.kept
 
     @property
     def peak_bytes(self) -> float:
         """Memory of one of its devices."""
-        return self.weight_bytes + self.activations_held_bytes + self.workspace_bytes
+        return sum(self.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

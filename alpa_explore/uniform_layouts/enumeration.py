@@ -43,7 +43,6 @@ class Offer:
     context: bool = True
 
 
-_ALL = Offer()
 _MEGATRON = Offer()  # ZeRO-2 and 3: Megatron-FSDP (--data-parallel-sharding-strategy), without pipelines
 _TORCHTITAN = Offer(zero_stages=(2, 3), zero_in_pipelines=(2, 3))  # reshard_after_forward of FSDP2
 _OFFERS: Mapping[str, Offer] = {
@@ -62,17 +61,13 @@ _OFFERS: Mapping[str, Offer] = {
     "eager": Offer(zero_stages=(0, 1), tensor=False, pipeline=False, context=False),
     "compiled": Offer(zero_stages=(0, 1), tensor=False, pipeline=False, context=False),
 }
-"""By the name of the profile, from the documentation of each framework."""
-
-
-def _offer_of(software: str) -> Offer:
-    """What a software has; everything for the paper's setting, and for a profile of the user's."""
-    return _OFFERS.get(software, _ALL)
+"""By the name of the profile, from the documentation of each framework; of others, as of the paper's setting and a
+profile of the user's, all."""
 
 
 def enumerate_layouts(structure: Structure, cluster: Cluster, global_batch: int) -> tuple[Layout, ...]:
     """All layouts; none where the batch has no division on so many devices."""
-    offer = _offer_of(cluster.software.name)
+    offer = _OFFERS.get(cluster.software.name, Offer())
     return tuple(
         layout
         for degrees in _degrees(structure, cluster, global_batch, offer)

@@ -198,7 +198,7 @@ class Prices:
             mfu=flops / (price.seconds * self._peak),
             once_seconds=price.once_seconds,
             parts_bytes=price.parts_bytes,
-            blocks=self._blocks(layout),
+            blocks=blocks_of_parts(self.structure, layout.pipeline, layout.chunks, self.cluster.software.name),
         )
 
     def _band_of_bytes(self, context: bool) -> Band | None:
@@ -222,9 +222,6 @@ class Prices:
         if idle := idle_ranks(self.structure, layout.pipeline, software.name):
             return f"{idle} of {layout.pipeline} stages get no part of the model, and {software.label} stops"
         return overflow(price, room) if price.bytes > room else ""
-
-    def _blocks(self, layout: Layout) -> tuple[int, ...]:
-        return blocks_of_parts(self.structure, layout.pipeline, layout.chunks, self.cluster.software.name)
 
 
 class ModelPrices:

@@ -19,7 +19,7 @@ from alpa_explore.cluster.group import device_group, straggler_factor
 from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.stage_seconds import pace
+from alpa_explore.cost.stage import pace
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.simulate import simulate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import PassParts, pace, passes_seconds
+from alpa_explore.cost.stage import PassParts, pace, passes_seconds
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers

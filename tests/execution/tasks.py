@@ -50,10 +50,13 @@ def slow(value):
     return value * 7
 
 
-def slow_and_noted(value):
-    folder, number = value
+def noted(value):
+    """Of many tasks those behind the first hundred wait until `gate`, a pipe with a name, is open."""
+    folder, gate, number = value
     Path(folder, str(number)).touch()
-    return slow(number)
+    if len(os.listdir(folder)) > 100:
+        os.close(os.open(gate, os.O_RDONLY))
+    return slow(number)  # so that most are still to be run when the workers are told to stop
 
 
 def process_of(value):

@@ -23,13 +23,13 @@ from tests.execution.tasks import (
     die_once,
     fail_at_three,
     identity_of,
+    noted,
     plus,
     process_of,
     raise_unpicklable,
     read,
     run_tasks,
     slow,
-    slow_and_noted,
     square,
 )
 from tests.waiting import limit_seconds, until
@@ -101,11 +101,16 @@ def test_cancel_stops_between_tasks_and_keeps_results(place):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_caller_may_stop_reading(place, tmp_path):
+    folder, gate = tmp_path / "noted", tmp_path / "gate"
+    folder.mkdir()
+    os.mkfifo(gate)
     with Executor(place, workers=2) as executor:
-        for _ in executor.map(slow_and_noted, {n: (str(tmp_path), n) for n in range(300)}, batch_size=2):
+        for _ in executor.map(noted, {n: (str(folder), str(gate), n) for n in range(300)}, batch_size=2):
             break
+        opened = os.open(gate, os.O_RDWR)
         assert len(dict(executor.map(square, {n: n for n in range(4)}))) == 4
-        assert len(list(tmp_path.iterdir())) < 200, "the tasks that nobody reads should not be run first"
+        assert len(list(folder.iterdir())) < 200, "the tasks that nobody reads should not be run first"
+    os.close(opened)
 
 
 def test_an_unknown_scheduler_and_no_workers_are_option_errors():

@@ -1,12 +1,14 @@
 """The script of the target slurm, run by a real Slurm."""
 
 import json
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
 
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
+from tests.ports import reserved_ports
 from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.slurm import missing, slurm
 from tests.runtime.states import ended, stepped_in
@@ -23,9 +25,17 @@ def cluster(tmp_path_factory):
         yield running
 
 
-def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
+@pytest.fixture
+def written() -> Iterator[Callable[..., object]]:
+    """Writes a job whose ranks meet at a port of their own: by default it follows from the number of the job, which
+    begins at 1 in every Slurm."""
+    with reserved_ports(1) as (port,):
+        yield lambda **options: ended(launch(two_machines(), "slurm", ports=f"{port}", device="cpu", **options))
+
+
+def test_sbatch_runs_the_plan_on_two_nodes(cluster, written, tmp_path, losses) -> None:
     folder = tmp_path / "a folder, 100%"
-    ended(launch(two_machines(), "slurm", steps=2, folder=folder, device="cpu"))
+    written(steps=2, folder=folder)
     shown = cluster.finish(cluster.submit(folder / "slurm.sh"))
     log = (folder / f"slurm-{shown['JobId']}.log").read_text()
     assert (shown["JobState"], shown["NumNodes"]) == ("COMPLETED", "2"), log
@@ -35,9 +45,9 @@ def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
     assert "An iteration of mlp-tiny under 1f1b on cpu took" in log
 
 
-def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, tmp_path) -> None:
+def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, written, tmp_path) -> None:
     def run(name, steps, **options):
-        ended(launch(two_machines(), "slurm", steps=steps, folder=tmp_path / name, device="cpu", **options))
+        written(steps=steps, folder=tmp_path / name, **options)
         shown = cluster.finish(cluster.submit(tmp_path / name / "slurm.sh"))
         assert shown["JobState"] == "COMPLETED", (tmp_path / name / f"slurm-{shown['JobId']}.log").read_text()
         events = [json.loads(line) for line in (tmp_path / name / "rank-1.jsonl").read_text().splitlines()]
@@ -51,9 +61,9 @@ def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, tmp_path) -> None
     assert {**first, **rest} == pytest.approx({s.step: s.loss for s in whole.steps}, rel=1e-6)
 
 
-def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None:
+def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, written, tmp_path) -> None:
     folder = tmp_path / "run"
-    ended(launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu"))
+    written(steps=10**6, folder=folder)
     (job_of_rank_1,) = (folder / "job").glob("rank-1*")
     job_of_rank_1.write_bytes(b"damaged")
     shown = cluster.finish(cluster.submit(folder / "slurm.sh"))
@@ -62,9 +72,9 @@ def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None
     assert not (folder / "measured.json").exists()
 
 
-def test_a_job_that_is_cancelled_leaves_no_process(cluster, tmp_path) -> None:
+def test_a_job_that_is_cancelled_leaves_no_process(cluster, written, tmp_path) -> None:
     folder = tmp_path / "run"
-    ended(launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu"))
+    written(steps=10**6, folder=folder)
     job = cluster.submit(folder / "slurm.sh")
     stepped_in(folder, (0, 1))
     assert workers_of(folder)

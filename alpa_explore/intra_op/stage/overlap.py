@@ -7,7 +7,7 @@ exact. Who says what overlaps decides the form.
 result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
 product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
 microbatch (ZeRO-2 and 3) hide behind what the block of that product computes in the same pass (outside of blocks,
-behind the product), which is divided among all of them by size. What is exposed is that of `cost.stage_seconds`: of
+behind the product), which is divided among all of them by size. What is exposed is that of `cost.stage`: of
 like blocks the sum is what is said of the whole pass.
 
 **The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
@@ -35,7 +35,7 @@ from functools import cached_property
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import exposed_beside
+from alpa_explore.cost.stage import exposed_beside
 from alpa_explore.graph import Tensor
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.stage.stage_graph import StageGraph

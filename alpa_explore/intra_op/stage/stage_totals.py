@@ -1,7 +1,7 @@
 """What a complete choice of a stage costs: figures that add up over its nodes and edges, and the totals made of them.
 
 Solvers minimise sums (`StageProblem.at`): a collective there hides behind the product beside it. The seconds that
-totals state are those of `cost.stage_seconds`, in which the stored collectives of a pass hide behind all of it, and the
+totals state are those of `cost.stage`, in which the stored collectives of a pass hide behind all of it, and the
 slower of host and device sets the pace. A forward pass that is computed again is part of the backward pass.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, passes_seconds
+from alpa_explore.cost.stage import OnceParts, PassParts, gathered_bytes, once_seconds, passes_seconds
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 
@@ -126,22 +126,17 @@ def totals_of(figures: Sequence[float], workspace_bytes: float, stage: StageGrap
         update=figures[Figure.ITERATION] - figures[Figure.EXPOSED_ONCE],
     )
     seconds = passes_seconds(forward, backward, software)
+    beside = figures[Figure.BESIDE_BYTES]
+    if figures[Figure.GATHERED_BYTES]:
+        beside += gathered_bytes(figures[Figure.GATHERED_BYTES], stage.blocks, model.device.software)
     return StageTotals(
         microbatch_seconds=figures[Figure.MICROBATCH],
         iteration_seconds=once_seconds(once, software, forward=seconds[0], backward=seconds[1]),
         weight_bytes=figures[Figure.WEIGHT_BYTES],
         activation_bytes=figures[Figure.ACTIVATION_BYTES],
-        workspace_bytes=workspace_bytes + _beside(figures, stage, model.device.software),
+        workspace_bytes=workspace_bytes + beside,
         paced_seconds=(sum(seconds) + software.microbatch_seconds) * model.mesh.stragglers,
     )
-
-
-def _beside(figures: Sequence[float], stage: StageGraph, software: Software) -> float:
-    """Bytes of gathered weights, and of what the software keeps."""
-    gathered = figures[Figure.GATHERED_BYTES]
-    if gathered:
-        gathered *= min(software.gathered_blocks / stage.blocks, 1.0)
-    return gathered + figures[Figure.BESIDE_BYTES]
 
 
 def host_seconds(stage: StageGraph, software: Software) -> tuple[float, float]:

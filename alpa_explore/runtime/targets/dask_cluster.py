@@ -1,7 +1,5 @@
 """The workers of a Dask cluster as hosts for ranks: which ones get which ranks, and whether they can run them.
 
-Functions run on workers by `Client.run`, which takes no slot of a worker, so one that computes answers as well.
-
 After a fault a run can go on with the hosts that answer and reach each other. The scheduler may list a worker for
 minutes after its link was cut, so all are asked; those that the run has found lost get less time. A worker with GPUs
 has those that it sees; a host without is taken for one node of the plan.
@@ -13,12 +11,13 @@ import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError, RunError
+from alpa_explore.execution import client as execution
 from alpa_explore.execution.hosts import comparable, reaching_all
-from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import DISK_ERRORS
 from alpa_explore.runtime.targets import dask_host
@@ -56,8 +55,7 @@ def check_workers(scheduler: Any, world: int, device: str, ports: tuple[int, ...
     too few devices, or all of `ports` are in use; ExecutorError where a worker does not answer, or two hosts cannot
     reach each other.
     """
-    client, opened_here = connect(scheduler)
-    try:
+    with connected(scheduler) as client:
         used = deal_ranks(list(client.nthreads()), world)
         host_of = described(client, used, device)
         check_available(world, _attached(used, host_of), device)
@@ -66,59 +64,33 @@ def check_workers(scheduler: Any, world: int, device: str, ports: tuple[int, ...
             check_reachable(client, host_of, listen(client, name, used, host_of, ports))
         finally:
             client.sync(forget_run, client, name, list(host_of))
-    finally:
-        if opened_here:
-            client.close()
 
 
-def connect(scheduler: Any) -> tuple[Any, bool]:
-    """(client, whether it was opened here) for a client, a cluster or an address."""
-    from distributed import Client
-
-    if isinstance(scheduler, Client):
-        if scheduler.asynchronous:
-            raise OptionError(
-                "The dask Client is asynchronous", found=repr(scheduler), remedy="Give its address, tcp://…."
-            )
-        return scheduler, False
+def connected(scheduler: Any) -> AbstractContextManager[Any]:
+    """`client_of` the workers' scheduler. OptionError where there is none."""
     if scheduler is None:
         raise OptionError(
             "The target dask needs a cluster",
             found="no scheduler",
             remedy="Give scheduler= a Dask client or an address; on the command line --scheduler tcp://…",
         )
-    try:
-        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]  # dask has few annotations
-    except (OSError, ValueError) as error:
-        raise ExecutorError(
-            "The Dask scheduler cannot be reached",
-            found=f"{scheduler}: {error}",
-            remedy="Give the address that `dask scheduler` prints.",
-        ) from error
+    return execution.client_of(scheduler)
 
 
 async def call(
     client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
 ) -> Any:
-    """The result of a function on a worker. ExecutorError where there is none in time, RunError where it cannot write
-    there."""
+    """`execution.client.call`. RunError where the function cannot write there."""
     try:
-        running = client.run(function, *arguments, workers=[worker])
-        return (await asyncio.wait_for(running, seconds))[worker]
-    except (OSError, TimeoutError, KeyError) as error:
-        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return await execution.call(client, worker, function, *arguments, seconds=seconds)
+    except ExecutorError as silent:
+        if isinstance(error := silent.__cause__, OSError) and error.errno in DISK_ERRORS:
             raise RunError(
                 "A host cannot write its copy of the run",
                 found=f"{worker}: {error}",
                 remedy="Free some space there, see that its folder can be written, or leave this host out.",
             ) from error
-        silent = ExecutorError(
-            "A Dask worker does not answer",
-            found=f"{worker}: {str(error) or f'none for {seconds:.0f} s'}",
-            remedy="Look at its log, or leave its host out.",
-        )
-        silent.lost = (worker,)
-        raise silent from error
+        raise
 
 
 def described(client: Any, used: list[tuple[str, int, int]], device: str) -> dict[str, HostFacts]:
@@ -219,7 +191,7 @@ async def forget_run(client: Any, name: str, workers: Sequence[str], lost: Colle
 
     async def one(worker: str) -> None:
         seconds = tuning.LOST_SECONDS if worker in lost else tuning.WORKER_GONE_SECONDS
-        await asyncio.wait_for(client.run(dask_host.forget, name, workers=[worker]), seconds)
+        await execution.call(client, worker, dask_host.forget, name, seconds=seconds)
 
     await asyncio.gather(*map(one, workers), return_exceptions=True)
 
@@ -269,17 +241,13 @@ def hosts_left(
 
     The workers `lost` did not answer a moment ago. ExecutorError where no host is left, or no scheduler answers.
     """
-    with quiet_client():
-        client, opened_here = connect(scheduler)
+    with connected(scheduler) as client:
         try:
             found: dict[str, HostFacts] = client.sync(usable, client, device, lost)
         except (OSError, TimeoutError) as error:
             raise ExecutorError(
                 "The Dask scheduler does not answer", found=f"{type(error).__name__} {error}", remedy="Look at its log."
             ) from error
-        finally:
-            if opened_here:
-                client.close()
     workers_of: dict[str, list[str]] = defaultdict(list)
     for worker in sorted(found, key=by_address):
         workers_of[found[worker].address].append(worker)
@@ -304,12 +272,9 @@ async def usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, H
     """Worker -> its host, for all that answer and reach each other."""
 
     async def ask(worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            running = client.run(function, *arguments, workers=[worker])
-            seconds = tuning.ASK_LEFT_SECONDS if worker in waited_for else tuning.LOST_SECONDS
-            return (await asyncio.wait_for(running, seconds))[worker]
-        except (OSError, TimeoutError, KeyError):
-            return None
+        seconds = tuning.ASK_LEFT_SECONDS if worker in waited_for else tuning.LOST_SECONDS
+        with suppress(ExecutorError):
+            return await execution.call(client, worker, function, *arguments, seconds=seconds)
 
     listed = list(await asyncio.wait_for(client.nthreads(), tuning.ASK_SECONDS))
     waited_for = set(listed) - set(lost) or set(listed)

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError
-from alpa_explore.execution.quiet import quiet_client
+from alpa_explore.execution.client import call as ask
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import REQUESTED, WHOLE, said
 from alpa_explore.runtime.reports import events, read_heartbeat
@@ -29,7 +29,7 @@ from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import (
     call,
     check_reachable,
-    connect,
+    connected,
     deal_ranks,
     described,
     forget_run,
@@ -103,13 +103,8 @@ class DaskRanks:
         other.
         """
         self.folder = folder
-        self._quiet = contextlib.ExitStack()
-        self._quiet.enter_context(quiet_client())  # until all is closed
-        try:
-            self._client, self._own = connect(scheduler)
-        except BaseException:
-            self._quiet.close()
-            raise
+        self._connection = contextlib.ExitStack()
+        self._client = self._connection.enter_context(connected(scheduler))
         self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[Share] = []
@@ -257,21 +252,13 @@ class DaskRanks:
     async def _talk(self, share: Share) -> None:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
         while share.outcome is None and not self._ended:
-            answer: Answer | None = None
             began = time.monotonic()
             try:
                 words = {word: said(self.folder, word) for word in (REQUESTED, WHOLE)}
-                running = self._client.run(
-                    dask_host.exchange,
-                    self._name,
-                    share.pace.limit,
-                    dict(share.mirror.seen),
-                    self._stopping,
-                    words,
-                    workers=[share.worker],
-                )
-                answer = (await asyncio.wait_for(running, tuning.PATIENT_SECONDS))[share.worker]
-            except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
+                about = self._name, share.pace.limit, dict(share.mirror.seen), self._stopping, words
+                exchange, patience = dask_host.exchange, tuning.PATIENT_SECONDS
+                answer: Answer = await ask(self._client, share.worker, exchange, *about, seconds=patience)
+            except ExecutorError:  # `poll` says so when it has lasted
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
                 continue
             share.heard = share.known = time.monotonic()
@@ -291,9 +278,9 @@ class DaskRanks:
     async def _ask(self, share: Share) -> None:
         """Note that a worker is there. It also says to the worker that the launcher is."""
         while share.outcome is None and not self._ended:
-            with contextlib.suppress(OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
-                running = self._client.run(dask_host.alive, self._name, self._stopping, workers=[share.worker])
-                (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+            with contextlib.suppress(ExecutorError):  # `poll` says so when it has lasted
+                about, patience = (self._name, self._stopping), tuning.WORKER_LOST_SECONDS
+                await ask(self._client, share.worker, dask_host.alive, *about, seconds=patience)
                 share.heard = share.known = time.monotonic()
             await asyncio.sleep(tuning.ALIVE_SECONDS)
 
@@ -345,9 +332,7 @@ class DaskRanks:
         if self._client.status == "running":
             workers = [share.worker for share in self._shares]
             self._client.sync(forget_run, self._client, self._name, workers, self._lost)
-        if self._own:
-            self._client.close()
-        self._quiet.close()
+        self._connection.close()
 
     @property
     def _lost(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from torch import nn
 from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
-from alpa_explore.cost.stage_seconds import PassParts, exposed_beside, pass_seconds
+from alpa_explore.cost.stage import PassParts, exposed_beside, pass_seconds
 from alpa_explore.errors import ClusterError
 from alpa_explore.graph import Phase
 from alpa_explore.graph.blocks import block_number

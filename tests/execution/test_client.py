@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from alpa_explore.execution.quiet import quiet_client, quiet_cluster
+from alpa_explore.execution.client import quiet_client, quiet_cluster
 
 
 @pytest.mark.parametrize(("quiet", "name"), [(quiet_client, "distributed.client"), (quiet_cluster, "distributed")])

@@ -1,4 +1,4 @@
-"""Seconds of a stage from their parts: what host, device and links take in each pass, and what hides behind what.
+"""A stage from its parts: what host, device and links take in each pass, what hides behind what, what a device holds.
 
 Of a pass let D be the seconds of its kernels and of the collectives between them, H those in which the host launches
 all of that, and S those of collectives of stored weights (ZeRO-2 and 3 gather weights, and scatter gradients, in every
@@ -18,14 +18,20 @@ behind a backward pass b, and G behind a forward pass f:
 What is exchanged ahead of its use, block by block, waits for nothing but the links: so only its first and last block
 and what is longer than the pass show, and `pace` is for host and device alone, which wait for each other.
 
-All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks `passes_seconds` and
-`once_seconds`.
+A device holds, of each stage that it runs in turn, weights, gradients and optimizer state (stored), and what each of
+so many microbatches keeps for its backward pass (kept); and of the stage that runs what needs most, the workspace:
+temporary tensors, copies of weights that are stored in shards, what the software keeps beside, and its reserve.
+
+A plan adds up the nodes of a graph (`intra_op.stage.stage_totals`), a layout the parts of a model
+(`baselines.layout_price`): both ask `passes_seconds`, `once_seconds`, `gathered_bytes` and `device_bytes`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,3 +109,24 @@ def _exposed(communication: float, beside: float, software: Software) -> float:
     """Seconds of communication that computation beside it does not hide, and those that it costs computation."""
     late = math.hypot(max(communication - beside, 0.0), UNHIDDEN_SHARE * communication)
     return late + software.contention * min(communication, beside)
+
+
+class StageBytes(NamedTuple):
+    """What a device holds of a stage at its fullest."""
+
+    stored: float
+    """Weights, gradients and optimizer state."""
+    kept: float
+    """For the backward passes of all microbatches that it holds."""
+    workspace: float
+
+
+def device_bytes(turns: Sequence[StageBytes]) -> StageBytes:
+    """What a device holds that runs these stages in turn: one workspace serves all."""
+    stored, kept, workspaces = zip(*turns, strict=True)
+    return StageBytes(sum(stored), sum(kept), max(workspaces))
+
+
+def gathered_bytes(copies: float, blocks: float, software: Software) -> float:
+    """Of `copies` of the weights of so many blocks, which are stored in shards, what a device holds at once."""
+    return copies * min(software.gathered_blocks / max(blocks, 1), 1.0)
