@@ -96,6 +96,11 @@ class LayeredGraph:
         return head_operators(self.graph)
 
     @cached_property
+    def all_held(self) -> frozenset[int]:
+        """The (storage) tensors that any layer holds."""
+        return frozenset().union(*self.held)
+
+    @cached_property
     def exchanged_with(self) -> Mapping[int, float]:
         """Weight, or gradient of one in a microbatch -> the elements of its block, which are exchanged at once where
         that is done in every microbatch."""
@@ -110,6 +115,11 @@ class LayeredGraph:
     def returned(self) -> frozenset[int]:
         """The (storage) tensors that the model returns beside its loss."""
         return frozenset(self.storage[t.index] for t in self.graph.tensors if t.kind is TensorKind.RETURNED)
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The tensors that the forward pass puts in the place of buffers: they take the memory of these."""
+        return frozenset(one.value for one in self.graph.written if one.value is not None)
 
     @cached_property
     def unstored(self) -> frozenset[int]:

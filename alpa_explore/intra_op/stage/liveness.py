@@ -3,8 +3,11 @@
 The order of execution is: forward operators, then backward operators; before the first backward operator that waits
 for a segment run its recomputed forward operators. Weights and accumulated gradients are counted elsewhere. What is
 held for the backward pass is freed behind the last backward operator that reads it, and the rest behind its last
-reader. Autograd computes the backward operators of one forward operator together: what they read and make is alive
-until the last of them has run. A compiled kernel runs as soon as what it reads is there, and what torch.compile makes
+reader. Autograd computes the backward operators of one forward operator together: what they read, and the gradients
+that they make, are alive until the last of them has run; what a formula needs on the way is alive until its gradient is
+there, and in a backward pass that the model writes itself until its last reader. Memory that autograd keeps for its
+shape alone is freed with them, too. A new value of a buffer is in that buffer.
+A compiled kernel runs as soon as what it reads is there, and what torch.compile makes
 of a backward pass returns all gradients of weights at its end; where parts are recomputed, the operators of its kernels
 run one after another. The workspace is what a microbatch takes at its peak, above what it holds when its forward pass
 ends.
@@ -25,6 +28,7 @@ from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.graph.blocks import block_number
 from alpa_explore.graph.counts import is_view, packet
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.intra_op.stage.segments import saved_for_shape
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Flags, Floats, Ints, entries_of_runs
 
@@ -112,8 +116,7 @@ def _found(stage: StageGraph) -> Intervals:
             _join_kernels(stage, tensors, starts, ends, held & (nodes[ends] < 0))
         ends[np.isin(tensors, list(leaving))] = len(nodes) - 1
     else:
-        last_of_node = np.searchsorted(nodes, nodes, side="right") - 1
-        ends = np.where(nodes[ends] < 0, ends, last_of_node[ends])
+        ends = _ends_with_nodes(stage, nodes, execution, tensors, starts, ends)
         _sum_over_uses(stage, tensors, starts, ends)
     returned = np.isin(tensors, list(stage.layered.returned))
     ends[held & ((nodes[ends] < 0) | returned)] = len(nodes) - 1
@@ -163,6 +166,23 @@ def _join_kernels(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints, st
             ends[freed[kernel, sizes[place]].pop()] = starts[place] - 1
 
 
+def _ends_with_nodes(stage: StageGraph, nodes: Ints, execution: Ints, tensors: Ints, starts: Ints, ends: Ints) -> Ints:
+    """`ends` with what the nodes of autograd keep alive. Gradients that are summed to the shape of what was broadcast
+    are there before the sum, which is not part of the formula."""
+    _, _, is_sum, own = _derived(stage.layered)
+    leaving = {stage.layered.storage[t] for p in stage.parameters for t in stage.layered.contributions[p]}
+    inside = (nodes[starts] >= 0) & (nodes[starts] == nodes[ends]) & ~np.isin(tensors, list(leaving))
+    leaves = np.zeros(len(nodes), dtype=np.bool_)
+    leaves[starts[~inside]] = True
+    results = leaves.copy()
+    results[starts[inside & (leaves & is_sum[execution])[ends]]] = True
+    last_of_node = np.searchsorted(nodes, nodes, side="right") - 1
+    following = np.where(results, np.arange(len(nodes)), len(nodes))
+    of_formula = np.minimum(np.minimum.accumulate(following[::-1])[::-1], last_of_node)
+    found: Ints = np.where(inside, np.where(own[execution][starts], ends, of_formula[ends]), last_of_node[ends])
+    return np.where(nodes[ends] < 0, ends, found)
+
+
 def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -> None:
     """Of a weight that is used several times the first gradient waits for the last, to which it is added: in `ends`."""
     for position in stage.parameters:
@@ -176,7 +196,7 @@ def _sum_over_uses(stage: StageGraph, tensors: Ints, starts: Ints, ends: Ints) -
 def _autograd_nodes(layered: LayeredGraph, order: Ints) -> Ints:
     """For each step the number of its run of backward operators of one forward operator, ascending; -1 before the
     backward pass. What adds gradients of several runs is a run of its own."""
-    of_forward, adds = _derived(layered)
+    of_forward, adds, _, _ = _derived(layered)
     forward, alone = of_forward[order], adds[order]
     begins = np.ones(len(order), dtype=np.bool_)
     begins[1:] = (forward[1:] != forward[:-1]) | alone[1:] | alone[:-1] | (forward[1:] < 0)
@@ -185,17 +205,23 @@ def _autograd_nodes(layered: LayeredGraph, order: Ints) -> Ints:
 
 
 @lru_cache(maxsize=4)
-def _derived(layered: LayeredGraph) -> tuple[Ints, Flags]:
+def _derived(layered: LayeredGraph) -> tuple[Ints, Flags, Flags, Flags]:
     """For all operators: the forward operator of a backward one, -1 for others; whether it adds gradients that
-    backward operators of others made."""
+    backward operators of others made; whether it is a sum; whether the model's own code calls it in the backward
+    pass."""
     operators = layered.graph.operators
     forward = [-1 if o.forward is None or o.phase is not Phase.BACKWARD else o.forward for o in operators]
-    adds = np.zeros(len(operators), dtype=np.bool_)
+    adds, is_sum, own = (np.zeros(len(operators), dtype=np.bool_) for _ in range(3))
     for operator in operators:
+        is_sum[operator.index] = packet(operator.kind) == "aten.sum"
+        if forward[operator.index] >= 0:
+            own[operator.index] = operator.source != operators[forward[operator.index]].source
         if forward[operator.index] >= 0 and packet(operator.kind) == "aten.add" and len(operator.inputs) == 2:
-            makers = (layered.graph.tensors[t].producer for t in operator.inputs)
-            adds[operator.index] = all(m is None or forward[m] != forward[operator.index] for m in makers)
-    return np.array(forward, dtype=np.int64), adds
+            makers = [layered.graph.tensors[t].producer for t in operator.inputs]
+            others = [m is None or forward[m] != forward[operator.index] for m in makers]
+            gradients = all(m is not None and forward[m] >= 0 for m in makers)
+            adds[operator.index] = any(others) if gradients else all(others)
+    return np.array(forward, dtype=np.int64), adds, is_sum, own
 
 
 READ, VIEWED, ANEW = 0, 1, 2
@@ -284,7 +310,8 @@ def _touched(layered: LayeredGraph) -> tuple[Ints, Ints, Ints]:
 def _made(layered: LayeredGraph, operator: Operator) -> Iterator[tuple[int, int]]:
     for tensor in operator.outputs:
         base = layered.storage[tensor]
-        if base not in layered.unstored and layered.graph.tensors[base].producer is not None:
+        elsewhere = base in layered.unstored or base in layered.written
+        if not elsewhere and layered.graph.tensors[base].producer is not None:
             yield base, ANEW if base == tensor else VIEWED
 
 
@@ -296,3 +323,6 @@ def _read(layered: LayeredGraph, operator: Operator) -> Iterator[int]:
             yield from layered.computed_from[base]
         else:
             yield base
+    saved = saved_for_shape(layered.graph, operator)
+    if saved is not None and (base := layered.storage[saved]) in layered.all_held:
+        yield base

@@ -322,14 +322,23 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
 def _held_by_pytorch(graph: TrainingGraph) -> Iterator[int]:
     """What a loop in plain PyTorch holds beside what the backward pass reads: what the model returns, and inputs that
     autograd saves for their shape alone."""
-    differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
-    for operator in graph.forward_operators:
+    for operator in graph.operators:
         yield from (t for t in operator.outputs if graph.tensors[t].kind is TensorKind.RETURNED)
-        place = _SAVED_FOR_SHAPE.get(packet(operator.kind))
-        if place is not None and operator.index in differentiated:
-            saved = operator.arguments[place]
-            assert isinstance(saved, Ref), "an operator of tensors"
-            yield saved.tensor
+        if (saved := saved_for_shape(graph, operator)) is not None:
+            yield saved
+
+
+def saved_for_shape(graph: TrainingGraph, operator: Operator) -> int | None:
+    """The tensor of whose shape alone the node of autograd asks to which a backward operator belongs, if any."""
+    if operator.phase is not Phase.BACKWARD or operator.forward is None:
+        return None
+    forward = graph.operators[operator.forward]
+    place = _SAVED_FOR_SHAPE.get(packet(forward.kind))
+    if place is None:
+        return None
+    saved = forward.arguments[place]
+    assert isinstance(saved, Ref), "an operator of tensors"
+    return saved.tensor
 
 
 def _of_own(places: _Places, reader: Operator, producer: int | None, backward: bool) -> bool:

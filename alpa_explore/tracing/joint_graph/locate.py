@@ -10,6 +10,7 @@ products, rewrites the products as `aten.matmul` of the unmerged forms, and leav
 elimination.
 """
 
+import inspect
 import math
 import os
 import sys
@@ -258,6 +259,12 @@ def caller() -> str:
     """'file.py:123' of the innermost running line outside torch and this package; '' if there is none."""
     frame = calling_frame()
     return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def first_line(function: Callable[..., Any]) -> str:
+    """'file.py:123' where a function of the model begins; '' for those of torch and this package."""
+    code = inspect.unwrap(function).__code__
+    return "" if _hidden(code) else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
 
 def raised_at(trace: TracebackType | None) -> str:

@@ -26,6 +26,7 @@ from torch import Tensor, fx, nn
 from torch._decomp import get_decompositions
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd.function import BackwardCFunction
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -40,7 +41,7 @@ from alpa_explore.tracing.joint_graph.calls.functions import in_torchs_modules
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
 from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS, passed_checks
-from alpa_explore.tracing.joint_graph.locate import unmerge_batches
+from alpa_explore.tracing.joint_graph.locate import first_line, unmerge_batches
 
 Score = Callable[..., Tensor]
 
@@ -134,6 +135,8 @@ class JointGraph:
     """Names of the nodes whose values the model returns beside its loss."""
     accumulates: dict[fx.Node, int]
     """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
+    own_backward: Mapping[int | None, str]
+    """seq_nr of a call of a torch.autograd.Function -> 'file.py:123', where the model writes its backward pass."""
 
 
 class _Step(nn.Module):
@@ -142,6 +145,7 @@ class _Step(nn.Module):
     def __init__(self, run: Run, accumulates: dict[fx.Node, int]) -> None:
         super().__init__()
         self._run, self._accumulates = run, accumulates
+        self.own_backward: dict[int | None, str] = {}
         self.replaced: tuple[int, ...] = ()
         """Numbers of the tensors that the last run replaced; the outputs after the loss are their new values."""
         self.returned: frozenset[str] = frozenset()
@@ -150,7 +154,7 @@ class _Step(nn.Module):
     def forward(self, tensors: list[Tensor]) -> tuple[Tensor, ...]:
         loss, replaced, returned = self._run(tensors)
         if get_proxy_mode() is not None:
-            _record_accumulations(loss, self._accumulates)
+            _record_accumulations(loss, self._accumulates, self.own_backward)
             self.returned = frozenset(node.name for value in returned if (node := _node(value)) is not None)
         self.replaced = tuple(replaced)
         return (loss, *(tensor.detach().clone() for tensor in replaced.values()))
@@ -270,11 +274,13 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], s
         written=written,
         returned=step.returned,
         accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
+        own_backward=step.own_backward,
     )
 
 
-def _record_accumulations(loss: Tensor, accumulates: dict[fx.Node, int]) -> None:
-    """Register a hook on each backward node that records which traced tensor it receives as the gradient of its output.
+def _record_accumulations(loss: Tensor, accumulates: dict[fx.Node, int], own_backward: dict[int | None, str]) -> None:
+    """Note where the model writes backward passes itself in `own_backward`, and register a hook on each backward node
+    that records which traced tensor it receives as the gradient of its output.
 
     Autograd adds gradients just before the node of the tensor's producer runs, and these additions carry the loss's
     seq_nr, not the producer's. The gradient that each node receives shows whose gradient each sum is. The first node
@@ -287,6 +293,8 @@ def _record_accumulations(loss: Tensor, accumulates: dict[fx.Node, int]) -> None
         if node is None or node in seen:
             continue
         seen.add(node)
+        if isinstance(node, BackwardCFunction):
+            own_backward[node._sequence_nr()] = first_line(type(node)._forward_cls.backward)
         node.register_prehook(_recorder(node, accumulates))
         waiting += [following for following, _ in node.next_functions]
 

@@ -56,7 +56,8 @@ def assemble(
             found=f"{sum(model_tensor.trainable for model_tensor in held)} trainable parameters, none with a gradient",
             remedy="Look for .detach(), torch.no_grad() or integer tensors between the parameters and the loss.",
         )
-    builder = _GraphBuilder(drafts, {key for key in gradients if key is not None}, _returned(joint, drafts, phases))
+    made = {key for key in gradients if key is not None}
+    builder = _GraphBuilder(drafts, made, _returned(joint, drafts, phases), joint.own_backward)
     inputs = tuple(
         builder.add_tensor(drafts.key(node), label, TensorKind.INPUT)
         for node, label in zip(joint.inputs[len(held) :], example.names, strict=True)
@@ -140,8 +141,14 @@ _EXPERTS = "alpa_explore.experts.default"
 class _GraphBuilder:
     """Tensors and operators under construction, with the number of each traced tensor and draft."""
 
-    def __init__(self, drafts: Drafts, gradients: set[TracedTensor], returned: set[TracedTensor]) -> None:
-        self._drafts = drafts
+    def __init__(
+        self,
+        drafts: Drafts,
+        gradients: set[TracedTensor],
+        returned: set[TracedTensor],
+        own_backward: Mapping[int | None, str],
+    ) -> None:
+        self._drafts, self._own_backward = drafts, own_backward
         self._kinds = dict.fromkeys(returned, TensorKind.RETURNED) | dict.fromkeys(gradients, TensorKind.GRADIENT)
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
@@ -164,7 +171,8 @@ class _GraphBuilder:
             self.add_operator(draft, Phase.UPDATE)
 
     def add_operator(self, draft: Draft, phase: Phase, forward: int | None = None) -> None:
-        """Add the operator of a draft; a backward operator gets module and source from its forward operator."""
+        """Add the operator of a draft; a backward operator gets module and source from its forward operator, but the
+        source from the model's own backward pass where it has one."""
         index = self.index_of[draft.name] = len(self.operators)
         inputs = tuple(self.number[key] for key in draft.inputs)
         arguments = tuple(self._argument(a) for a in draft.arguments)
@@ -192,7 +200,11 @@ class _GraphBuilder:
                 launches=counts.launches(draft.kind, read, arguments),
                 forward=forward,
                 module=draft.module if forward is None else self.operators[forward].module,
-                source=draft.source if forward is None else self.operators[forward].source,
+                source=(
+                    draft.source
+                    if forward is None
+                    else self._own_backward.get(draft.sequence) or self.operators[forward].source
+                ),
             )
         )
 

@@ -43,9 +43,13 @@ def nodes_of(graph, order):
     numbers, last, number = [], None, 0
     for operator in order:
         backward = operator.phase is Phase.BACKWARD
-        makers = [graph.operators[graph.tensors[t].producer] for t in operator.inputs if graph.tensors[t].producer]
+        makers = [graph.tensors[t].producer for t in operator.inputs]
+        of = {
+            None if m is None or graph.operators[m].phase is not Phase.BACKWARD else graph.operators[m].forward
+            for m in makers
+        }
         adds = backward and operator.kind.startswith("aten.add.") and len(operator.inputs) == 2
-        adds = adds and all(m.phase is not Phase.BACKWARD or m.forward != operator.forward for m in makers)
+        adds = adds and (of != {operator.forward} if None not in of else operator.forward not in of)
         own = ("node", operator.forward) if backward and not adds else ("alone", len(numbers))
         number += own != last
         numbers.append(number)
@@ -83,8 +87,16 @@ def walked(stage):
     for one in found:
         if layered.returns_together:
             one[2] = len(order) - 1 if any(one[0] == layered.storage[t] for of in terms for t in of) else one[2]
-        elif one[2] >= first:
-            one[2] = nodes[one[2]]
+    if not layered.returns_together:
+        gradients = {layered.storage[t] for of in terms for t in of}
+        passes_on = {one[1] for one in found if nodes[one[1]] != nodes[one[2]] or one[0] in gradients}
+        summed = {s for s in passes_on if order[s].kind.startswith("aten.sum.")}
+        ready = {one[1] for one in found if one[1] in passes_on or one[2] in summed}
+        for one in found:
+            if one[2] >= first:
+                on_the_way = one[1] >= first and one[1] not in passes_on
+                until = [s for s in ready if one[2] <= s <= nodes[one[2]]] if on_the_way else []
+                one[2] = min(until, default=nodes[one[2]])
     for of_weight in [] if layered.returns_together else terms:
         own = [one for one in found if one[0] in {layered.storage[t] for t in of_weight}]
         if len(of_weight) > 1 and own:
@@ -215,6 +227,34 @@ def test_compiled_products_of_odd_rows_hold_padded_copies_until_their_result_is_
     assert all(steps == 0 for _, steps, size in found if size not in (made, 64 * 63 * 2, 96 * 63 * 2))
 
 
+class Cube(torch.autograd.Function):
+    """Its backward pass takes several steps."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 3 * x.sin().cos().tan().square() * gradient
+
+
+class Cubed(torch.nn.Linear):
+    def forward(self, x):
+        return Cube.apply(super().forward(x)).sum()
+
+
+def test_a_backward_pass_that_the_model_writes_frees_what_it_has_read() -> None:
+    """As GELU of BLOOM, of which 1.8 times the peak was said."""
+    model, inputs = Cubed(64, 64), (torch.randn(64, 64),)
+    graph = ax.capture(model, inputs)
+    assert predicted_peak(graph) == pytest.approx(measured_peak(model, inputs), rel=5e-3)
+    (sine,) = (o for o in graph.operators if o.kind == "aten.sin.default")
+    assert sine.source == f"test_liveness.py:{Cube.backward.__code__.co_firstlineno}"
+
+
 class Alive(TorchDispatchMode):
     """Counts the bytes of all storage that is made while it is on, until it is freed."""
 
@@ -276,6 +316,12 @@ MEASURED = [
     "masked softmax",
     "outer product",
     "smoothed labels",
+    "cosine",
+    "local response norm",
+    "mha causal seq first",
+    "messages by index_add",
+    "batch norm",
+    "spiking surrogate",
 ]
 
 
