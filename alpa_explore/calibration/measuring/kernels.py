@@ -104,7 +104,7 @@ def attention(clock: Clock, dtype: str) -> list[AttentionTime]:
 
 def memory(clock: Clock) -> list[Point]:
     """An elementwise sum of growing size; size is bytes read and written. Small tensors take turns, so that a cache
-    holds none of them on a GPU."""
+    holds none of them."""
     points = []
     for exponent in range(6, tuning.LARGEST_BYTES[clock.kind].bit_length() - 2, 2):
         copies = max(1, min(tuning.CACHE_BYTES[clock.kind] // (8 * 2**exponent), tuning.MOST_COPIES))

@@ -1,7 +1,7 @@
 """One kernel on the device: its seconds, their spread, and the seconds of the host to issue it.
 
-Inputs are random. Several sets of them take turns, so that none is in the caches of a GPU when it is read again.
-Integers may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a
+Inputs are random. Several sets of them take turns, and what was made stays for as many calls, so that a kernel finds
+neither its inputs nor the memory that it writes to in the caches, as in a run, where other kernels ran since. Integers may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a
 GPU does not go on after an index out of range.
 """
 
@@ -11,6 +11,7 @@ import itertools
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -74,7 +75,8 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     high = 2 if wanted.update else _bound_of_indices(wanted)
     size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype, _ in wanted.inputs)
     copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), most)
-    sets = [random_inputs(wanted, high, clock.kind) for _ in range(copies)]
+    first = random_inputs(wanted, high, clock.kind)
+    sets = [first, *([tensor.clone() for tensor in first] for _ in range(copies - 1))]
     step: Callable[[], object]
     if wanted.update:
         step, calls = update(wanted, sets), copies
@@ -100,8 +102,8 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
 
 
 def _in_turn(sets: Sequence[Sequence[Tensor]], kernel: Callable[..., object]) -> Callable[[], object]:
-    turns = itertools.cycle(sets)
-    return lambda: kernel(*next(turns))
+    turns, made = itertools.cycle(sets), deque[object](maxlen=2 * len(sets))
+    return lambda: made.append(kernel(*next(turns)))
 
 
 def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
@@ -121,7 +123,8 @@ def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[
     how, _, states = wanted.update.partition(" ")
     if how == "plain" and not states:  # as this library's runtime has it
         pieces = [PieceOptimizer(kind, weight, _RATE) for weight in weights]
-        return lambda: [piece.step(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
+        # A gradient is a sum over microbatches, of which the step takes the mean.
+        return lambda: [piece.step(gradient / 2) for piece, gradient in zip(pieces, gradients, strict=True)]
     masters = [torch.nn.Parameter(w.clone() if states or w.dtype.itemsize >= 4 else w.float()) for w in weights]
     optimizer = OPTIMIZERS[kind](masters, _RATE)
     optimizer.param_groups[0].update(foreach=how == "foreach", fused=how == "fused")
