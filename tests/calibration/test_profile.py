@@ -161,7 +161,8 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
     assert known.device.measured == two.store
     assert Cluster.parse(f"1x2:cpu+{path}@megatron").device.measured == two.store
     again = profile(plan, seconds=1e-9, kind="cpu", store=two.store)
-    assert (again.timed, again.known) == (0, 2)
+    steady = [kernel for kernel in two.store.kernels.values() if kernel.spread <= tuning.STEADY]
+    assert (again.timed, again.known) == (0, len(steady)), "on a machine under load one may be timed again"
     assert again.plan_share == two.plan_share
     other = replace(two.store, device="another card")
     with pytest.raises(OptionError, match="another card"):
@@ -338,7 +339,7 @@ def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: 
         band, share = band_of(made, "seconds"), measured_share(made)
         assert band is not None
         assert share is not None
-        assert band.fraction == pytest.approx(0.269 * share + 0.448 * (1 - share))
+        assert band.fraction == pytest.approx(0.145 * share + 0.450 * (1 - share))
         assert f"{100 * share:.0f} % of the computing time" in plan_report(made)
         assert "% of the computing time were timed on this device, x86_64 CPU (2026" in plan_report(made)
         errors.append(band.fraction)
