@@ -78,7 +78,7 @@ def t_max_figure(plan: Plan) -> Drawing:
     (scale, unit), (sum_scale, sum_unit) = units.seconds_axis(high), units.seconds_axis(most)
     count, plain = len(plan.t_max_sweep), {"zeroline": False, "anchor": "x"}
     title = f"t_max ({view.unit}); each {view.unit} more costs {units.seconds(plan.terms.rounds * view.scale)}"
-    title += f"; double click: all {count:,}" if count else ""
+    title += f"; double click shows all {count:,}" if count else ""
     seen = (view.left / view.scale, view.right / view.scale)
     outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
     return Drawing(
