@@ -1,8 +1,9 @@
 """One kernel on the device: its seconds, their spread, and the seconds of the host to issue it.
 
 Inputs are random. Several sets of them take turns, and what was made stays for as many calls, so that a kernel finds
-neither its inputs nor the memory that it writes to in the caches, as in a run, where other kernels ran since. Integers may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a
-GPU does not go on after an index out of range.
+neither its inputs nor the memory that it writes to in the caches, as in a run, where other kernels ran since. Integers
+may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a GPU does
+not go on after an index out of range.
 """
 
 from __future__ import annotations
