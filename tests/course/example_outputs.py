@@ -29,9 +29,11 @@ MEASURED |= {"recalibrate"}
 """What these print differs from run to run: only the words of their first lines are compared."""
 LINES, LETTERS = 10, 110
 RUNS = """\
-model,layers,hidden,heads,ffn,vocab,seq,global_batch,micro_batch,gpus,gpu_type,framework,tp,pp,dp,step_s
-llama,24,2048,16,5632,50257,4096,128,1,8,h100,nanotron,2,1,4,6.1
+model,layers,hidden,heads,ffn,vocab,tied,seq,global_batch,micro_batch,gpus,gpu_type,framework,tp,pp,dp,\
+zero_stage,recompute,step_s
+llama-like-3.57B,28,3072,32,8192,131072,1,4096,256,2,8,H100-80GB,nanotron,2,1,4,1,none,7.98
 """
+"""A run of the Ultra-Scale Playbook (nanotron, Apache-2.0)."""
 _SESSION = """
 import ast, contextlib, io, json, pathlib, sys
 
