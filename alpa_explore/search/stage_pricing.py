@@ -11,9 +11,9 @@ Problems that cannot be composed get lower bounds from short runs of layers (`in
 itself when a pipeline may want it. Where that is little work, and by other solvers than "auto", all of them are solved
 at once. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a problem
 than its book (`Reading.unfinished`), that is done, leaner choices for its whole mesh; where memory is short, choices
-that fit are bounded, then solved for; all others are solved to optimality. The result is the same as if
-everything had been solved at once, but where problems are left unproven: then the warnings of the profile say how far
-the best pipeline may be from its lower bound.
+that fit are bounded, then solved for, large ones as long as the best pipeline is not proven to within TOLERANCE; all
+others are solved to optimality. The result is the same as if everything had been solved at once, but where problems are
+left unproven: then the warnings of the profile say how far the best pipeline may be from its lower bound.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from alpa_explore.inter_op.pipeline_dp import MOST_NEAR
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.price_book import Search
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
 from alpa_explore.pricing.tasks import Task
@@ -225,13 +226,16 @@ class StagePricing:
     ) -> bool:
         """Run the searches that would close the gap of these stages; of each those for its lowest bound. Without
         `within_memory` no choices are searched for that fit, which takes longest. By `gap` the best pipeline that is
-        known may be slower than the best one: where it is small, or much time was spent, no problem is solved by itself
-        any more. Whether there was anything to do."""
+        known may be slower than the best one: where it is small, no solver is asked about a large problem, and where
+        much time was spent, too, no problem is solved by itself any more. Whether there was anything to do."""
         self.library.stop_if_cancelled()
+        gap = cache(gap)
         enough, asked = cache(lambda: self._is_enough(gap())), list[tuple[int, list[OpenQuestion]]]()
         for cell, held in open_stages:
             questions = [q for q in self._questions.get(cell, {}).get(held, ()) if q.search is not None]
             questions.sort(key=lambda question: question.bound_seconds)
+            if any(map(self._takes_a_solver_long, questions)) and gap() <= TOLERANCE:
+                questions = [question for question in questions if not self._takes_a_solver_long(question)]
             if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
                 continue
             if not self._is_alone(questions[0].key) or not enough():
@@ -302,6 +306,11 @@ class StagePricing:
     def _is_alone(self, key: str) -> bool:
         """Whether a problem can be solved by itself alone, and has bounds until a pipeline wants it."""
         return self.library[key].has_tried(Search.BOUNDED_IN_RUNS)
+
+    def _takes_a_solver_long(self, question: OpenQuestion) -> bool:
+        """Whether a solver is to be asked about choices of a large problem that fit."""
+        large = self.library[question.key].variables > EASY_ILP_VARIABLES
+        return large and question.search is Search.SOLVED_WITHIN_MEMORY
 
     def _is_enough(self, gap: float) -> bool:
         """Whether a pipeline is known, and none is much faster or too much time was spent."""

@@ -18,6 +18,7 @@ from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.pricing import tasks
 from alpa_explore.pricing.price_book import PriceBook
 from alpa_explore.pricing.tuning import TOLERANCE
+from alpa_explore.search import stage_pricing
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
@@ -229,6 +230,28 @@ def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
             ]
             checked += one in costs.candidates
     assert checked >= 3
+
+
+def test_no_solver_is_asked_about_a_large_problem_once_the_pipeline_is_within_the_tolerance(monkeypatch):
+    """Fault of 0.1.0: of Llama-3-70B on 8x8:h100 a solver took 21 s for a stage, though the best pipeline was proven to
+    within 0.004 %."""
+    mlp, one = microbatch_graph("mlp-tiny", B), ax.PipelineOptions(num_stages=1)
+    plan = planned(mlp, cluster(), 2, delta=2.0, pipeline=one)
+    layered, query = on_demand(mlp, int(0.7 * plan.stages[0].peak_bytes), plan)
+    query, asked, bounded = replace(query, options=one), [], tasks.fastest_within_memory
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    monkeypatch.setattr(
+        tasks,
+        "fastest_within_memory",
+        lambda *args, **options: {n: replace(r, bound=1e-9) for n, r in bounded(*args, **options).items()},
+    )
+    monkeypatch.setattr(tasks, "solved_within_memory", lambda *_: asked.append(True) or PriceBook())
+    for tolerance, easy, solves in ((10.0, 0, False), (10.0, 10**9, True), (0.0, 0, True)):
+        monkeypatch.setattr(stage_pricing, "TOLERANCE", tolerance)
+        monkeypatch.setattr(stage_pricing, "EASY_ILP_VARIABLES", easy)
+        asked.clear()
+        assert query.best(profile_stages((layered,), query, solving).costs).feasible
+        assert bool(asked) is solves
 
 
 def test_where_composition_finds_no_choice_that_fits_a_solver_is_asked_and_else_a_warning_says_so(monkeypatch):
