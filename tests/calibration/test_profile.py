@@ -1,6 +1,7 @@
 """Kernels of a plan that are timed on the attached device, and plans that are made with them."""
 
 import json
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import alpa_explore as ax
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
-from alpa_explore.calibration.profiling.timing import Timed, timed, update
+from alpa_explore.calibration.profiling.timing import Timed, in_turn, timed, update
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store, this_host
@@ -167,6 +168,22 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
     other = replace(two.store, device="another card")
     with pytest.raises(OptionError, match="another card"):
         profile(plan, seconds=1, kind="cpu", store=other)
+
+
+@pytest.mark.parametrize(("cache_bytes", "kept"), [(2**20, 8), (3 * 400, 3), (399, 0)])
+def test_what_a_timed_kernel_made_is_kept_as_far_as_the_caches_reach(cache_bytes: int, kept: int) -> None:
+    """Fault of 0.1.0: of a kernel that makes far more than it reads, over a hundred results filled the memory."""
+    alive: weakref.WeakSet[torch.Tensor] = weakref.WeakSet()
+
+    def kernel(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = value.expand(100).clone()
+        alive.add(made)
+        return (made,)
+
+    step = in_turn([[torch.ones(1)] for _ in range(4)], kernel, cache_bytes)
+    for _ in range(20):
+        step()
+    assert len(alive) == kept
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """One kernel on the device: its seconds, their spread, and the seconds of the host to issue it.
 
-Inputs are random. Several sets of them take turns, and what was made stays for as many calls, so that a kernel finds
+Inputs are random. Several sets of them take turns, and what was made stays for some calls, so that a kernel finds
 neither its inputs nor the memory that it writes to in the caches, as in a run, where other kernels ran since. Integers
 may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a GPU does
 not go on after an index out of range.
@@ -83,7 +83,7 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
         step, calls = update(wanted, sets), copies
     else:
         run = as_compiled(wanted, sets[0]) if wanted.is_compiled else partial(run_kernel, wanted, clock.kind)
-        step, calls = _in_turn(sets, run), 1
+        step, calls = in_turn(sets, run, tuning.CACHE_BYTES[clock.kind]), 1
     host: list[float] = []
 
     def kernel() -> None:
@@ -102,19 +102,25 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     )
 
 
-def _in_turn(sets: Sequence[Sequence[Tensor]], kernel: Callable[..., object]) -> Callable[[], object]:
-    turns, made = itertools.cycle(sets), deque[object](maxlen=2 * len(sets))
+def in_turn(
+    sets: Sequence[Sequence[Tensor]], kernel: Callable[..., Sequence[Tensor]], cache_bytes: int
+) -> Callable[[], object]:
+    """A step that calls the kernel with the next set. What was made is kept as far as the caches reach, no further: a
+    kernel may make far more than it reads."""
+    turns = itertools.cycle(sets)
+    size = sum(tensor.nbytes for tensor in kernel(*next(turns)))
+    made = deque[object](maxlen=min(cache_bytes // max(size, 1), 2 * len(sets)))
     return lambda: made.append(kernel(*next(turns)))
 
 
-def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., object]:
+def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """The operators of a kernel as torch.compile makes them, those of this library written out in torch's."""
     written_out = {kernel._opoverload: kernel._init_fn for kernel in (rms_norm, rms_norm_backward)}
 
     together = partial(run_kernel, wanted, str(inputs[0].device))
     traced = make_fx(together, decomposition_table=written_out)(*inputs)
     # One process compiles: none is left behind.
-    kernel: Callable[..., object] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
+    kernel: Callable[..., Sequence[Tensor]] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
     return kernel
 
 
