@@ -82,6 +82,16 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
 
 
 @pytest.mark.slow
+def test_sums_of_the_gradients_of_norms_are_not_launched_one_by_one() -> None:
+    """With one microbatch a plan sums them where they are made; nanotron's collectives take the host longest."""
+    machines = Cluster.parse("2x2:a100@nanotron")
+    layouts = ax.layouts("gpt-tiny", machines, global_batch=64, scheduler="serial", cache=False)
+    row = next(r for r in layouts.ranked if r.layout.tensor == 2 and r.layout.microbatches == 1)
+    seconds = the_plan("gpt-tiny", machines, layouts, row).predicted.iteration_seconds
+    assert seconds == pytest.approx(row.seconds, rel=0.04)
+
+
+@pytest.mark.slow
 def test_layouts_and_plans_price_kernels_alike_that_were_timed() -> None:
     machines = Cluster.parse("1x2:h100@eager")
     before = ax.layouts("llama-tiny", machines, global_batch=8, scheduler="serial", cache=False)

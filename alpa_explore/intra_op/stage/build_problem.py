@@ -104,8 +104,7 @@ class _Builder:
         whole = launches = None
         if stored and self.overlap.hides_stored:
             whole = matrix(partial(self.unhidden_seconds, each_iteration))
-        in_buckets = stored and self.model.device.software.bucket_bytes  # few launches
-        if self.model.mesh.call_seconds and not each_iteration and not in_buckets:
+        if self.model.mesh.call_seconds and not stored:  # those of stored tensors go in buckets: few launches
             launches = matrix(partial(self.launching, times))
         self.edges.append(
             Edge(
