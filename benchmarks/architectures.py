@@ -82,8 +82,9 @@ def measure(name: str, cluster: str, to: Any) -> None:
 
 def whole(graph: Any) -> dict[str, float]:
     """Kinds of heavy operators that no device can have a part of, and their share of FLOPs or bytes."""
-    from alpa_explore.sharding.splits import splits_for
+    from alpa_explore.sharding.splits import splits_for, with_discovered_splits
 
+    graph = with_discovered_splits(graph)
     flops, moved = (sum(getattr(o, key) for o in graph.operators) or 1 for key in ("flops", "bytes_accessed"))
     shares: dict[str, list[float]] = {}
     for operator in graph.operators:

@@ -80,8 +80,9 @@ def _link_seconds(operators: tuple[PlanOperator, ...]) -> list[float]:
 
 def _hidden(operators: tuple[PlanOperator, ...]) -> list[tuple[str, str, float, float]]:
     """(pass, what it hides, seconds that it computes in a microbatch, seconds hidden). Collectives along two axes use
-    links of their own, so both may hide behind one product. Sums of gradients hide behind the last backward pass."""
-    computed = {"forward": 0.0, "backward": 0.0}
+    links of their own, so both may hide behind one product. Once an iteration sums of gradients hide behind the last
+    backward pass, and what gathers updated weights behind the first forward pass."""
+    computed, both = {"forward": 0.0, "backward": 0.0}, "forward and backward"
     hidden: dict[tuple[str, str], float] = {}
     for o in operators:
         runs = {"backward" if o.phase == "update" else o.phase} | ({"backward"} if o.recomputed else set())
@@ -91,8 +92,9 @@ def _hidden(operators: tuple[PlanOperator, ...]) -> list[tuple[str, str, float, 
                 key = name, f"what it hides along axis {axis}"
                 hidden[key] = hidden.get(key, 0.0) + seconds / len(runs)
         if o.hidden_once_seconds:
-            key = "backward", "the sums of gradients that it hides"
+            key = both, "the sums of gradients and gathered weights that it hides"
             hidden[key] = hidden.get(key, 0.0) + o.hidden_once_seconds
+    computed[both] = sum(computed.values())
     return [(name, what, computed[name], seconds) for (name, what), seconds in hidden.items()]
 
 

@@ -60,7 +60,7 @@ def test_each_is_told(plan, tmp_path) -> None:
         ({"operators": with_(hidden_seconds=longer)}, "less than what it hides along axis 0"),
         (
             {"operators": with_(hidden_once_seconds=1.0, phase="update")},
-            "less than the sums of gradients that it hides",
+            "less than the sums of gradients and gathered weights that it hides",
         ),
     ):
         below = replace(plan, stages=(replace(stage, **changed), *plan.stages[1:]))
