@@ -38,14 +38,7 @@ MOVEMENT = frozenset(
 """Operators that write new memory without arithmetic."""
 
 RECURRENCES = frozenset(
-    {
-        "alpa_explore.lstm_recurrence",
-        "alpa_explore.lstm_recurrence_backward",
-        "alpa_explore.gru_recurrence",
-        "alpa_explore.gru_recurrence_backward",
-        "alpa_explore.rnn_recurrence",
-        "alpa_explore.rnn_recurrence_backward",
-    }
+    f"alpa_explore.{cell}_recurrence{part}" for cell in ("lstm", "gru", "rnn") for part in ("", "_backward")
 )
 """A layer and direction of a recurrent network: a product in each step. Of all of them the first input is [samples,
 steps, …] and the second the weight."""
@@ -62,25 +55,12 @@ _COMPLEX = frozenset({"complex64", "complex128"})
 _FOURIER = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
 GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read of their first input, the table, as much as they write."""
-_PRODUCTS = frozenset(
-    {
-        "aten.mm",
-        "aten.bmm",
-        "aten.matmul",
-        "aten.addmm",
-        "aten.baddbmm",
-        "aten._grouped_mm",
-        "transformers.grouped_mm_fallback",
-        "transformers.grouped_mm_fallback_backward",
-        "aten.convolution",
-        "aten.convolution_backward",
-        "alpa_explore.attention",
-        "alpa_explore.attention_backward",
-        "alpa_explore.experts",
-        "alpa_explore.experts_backward",
-        *RECURRENCES,
-    }
+GROUPED = frozenset(
+    {"aten._grouped_mm", "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward"}
 )
+"""Products of the rows of each expert with its matrix."""
+PRODUCTS = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.matmul"})
+"""Products of two matrices: the last two inputs."""
 
 
 def packet(kind: str) -> str:
@@ -95,7 +75,7 @@ def is_view(kind: str) -> bool:
 
 def is_matrix_product(kind: str) -> bool:
     """True for matrix products, convolutions, attention and experts, which account for nearly all FLOPs."""
-    return packet(kind) in _PRODUCTS
+    return packet(kind) in _HEAVY
 
 
 def steps(kind: str, inputs: Sequence[Tensor]) -> int:
@@ -140,15 +120,11 @@ def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argum
     if name in VIEWS or name in MOVEMENT:
         return 0
     shapes = [t.shape for t in inputs]
-    if name in ("aten.mm", "aten.bmm", "aten.matmul"):
-        return _product_flops(shapes[0], shapes[1])
-    if name in ("aten.addmm", "aten.baddbmm"):
-        return _product_flops(shapes[1], shapes[2])
-    if name in ("aten._grouped_mm", "transformers.grouped_mm_fallback"):
-        # Rows of the first operand are divided among the groups: each row meets one group's matrix.
-        return 2 * math.prod(shapes[0]) * shapes[1][-1]
-    if name == "transformers.grouped_mm_fallback_backward":
-        return 2 * 2 * math.prod(shapes[0]) * shapes[1][-1]
+    if name in PRODUCTS:
+        return _product_flops(*shapes[-2:])
+    if name in GROUPED:
+        # Rows of the first operand are divided among the groups: each row meets one group's matrix; backwards, twice.
+        return _product_flops(*shapes[:2]) * (2 if name.endswith("_backward") else 1)
     if name == "aten.convolution":
         return _convolution_flops(shapes[0], shapes[1], outputs[0].shape, transposed=bool(arguments[6]))
     if name == "aten.convolution_backward":
@@ -252,6 +228,12 @@ ROUTED: Mapping[str, _Routed] = {
     "alpa_explore.experts_backward": _Routed(1, 5, 2),
 }
 """Routed experts, forward and backward."""
+_HEAVY = PRODUCTS.union(
+    GROUPED,
+    ROUTED,
+    RECURRENCES,
+    ("aten.convolution", "aten.convolution_backward", "alpa_explore.attention", "alpa_explore.attention_backward"),
+)
 
 
 def matrix_shapes(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from alpa_explore.arguments import checked
@@ -52,10 +52,13 @@ def in_zigzag_order(graph: TrainingGraph, parts: int) -> TrainingGraph:
     length = _sequence(graph, parts)
     strides = _strides(graph, length)
     inside = _inside(graph, strides)
-    ordered = [t for t in strides if _made_outside(graph, t, inside) and any(r in inside for r in _readers(graph, t))]
+    ordered: list[int] = []
     for tensor in strides:
-        producer = graph.tensors[tensor].producer
-        if producer in inside and (outside := [r for r in _readers(graph, tensor) if r not in inside]):
+        readers = graph.readers.get(tensor, ())
+        outside = [reader for reader in readers if reader not in inside]
+        if graph.tensors[tensor].producer not in inside:
+            ordered += [tensor] * (len(outside) < len(readers))
+        elif outside:
             raise _refused(f"{graph.operators[outside[0]].name} depends on the order of {graph.tensors[tensor].name}")
     for tensor in ordered:
         producer = graph.tensors[tensor].producer
@@ -200,15 +203,6 @@ def _inside(graph: TrainingGraph, strides: Mapping[int, int]) -> frozenset[int]:
     return frozenset(inside)
 
 
-def _made_outside(graph: TrainingGraph, tensor: int, inside: frozenset[int]) -> bool:
-    producer = graph.tensors[tensor].producer
-    return producer is None or producer not in inside
-
-
-def _readers(graph: TrainingGraph, tensor: int) -> Sequence[int]:
-    return graph.readers.get(tensor, ())
-
-
 def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[int], parts: int) -> TrainingGraph:
     """The graph with an operator that orders each tensor of `dims` along that dim, before its first reader."""
     tensors = list(graph.tensors)
@@ -217,7 +211,7 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
     instead: dict[int, int] = {}
     first: dict[int, list[int]] = defaultdict(list)
     for tensor in dims:
-        first[min(r for r in _readers(graph, tensor) if r in inside)].append(tensor)
+        first[min(inside.intersection(graph.readers[tensor]))].append(tensor)
 
     def of(part: object) -> object:
         return Ref(instead.get(part.tensor, part.tensor)) if isinstance(part, Ref) else part

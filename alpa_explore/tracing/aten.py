@@ -69,6 +69,15 @@ def run_operator(
     return flatten_outputs(overload(operator.kind)(*arguments, **keywords))
 
 
+def run_on_meta(
+    operator: Operator, shapes: Mapping[int, Sequence[int]], dtypes: Mapping[int, str]
+) -> tuple[Mapping[int, torch.Tensor], tuple[torch.Tensor, ...]]:
+    """Run one operator on shapes alone: (its inputs by tensor index, its outputs), on the meta device. Raises whatever
+    the operator does."""
+    given = {t: torch.empty(tuple(s), dtype=getattr(torch, dtypes[t]), device="meta") for t, s in shapes.items()}
+    return given, run_operator(operator, given, "meta")
+
+
 def operator_flops(
     kind: str,
     read: Sequence[Tensor],

@@ -181,7 +181,13 @@ def attention_backward(
         dq, dk, dv = (rows_of_heads(zigzag(t, 2, chunks)) for t in made)
         return dq, dk, dv
     if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
-        return _flash_backward(gradient, query, key, value, output, logsumexp, causal, scale)
+        nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
+        dy = gradient if gradient.stride(-1) == 1 else gradient.contiguous()  # that of a sum is one number, expanded
+        sizes, seeds = (query.shape[-2], key.shape[-2], 0.0), (nothing, nothing.new_zeros(()))
+        given = (dy, query, key, value, output, logsumexp, None, None, *sizes, causal, *seeds)
+        made = torch.ops.aten._scaled_dot_product_flash_attention_backward(*given, scale=scale)
+        dq, dk, dv = map(rows_of_heads, made)
+        return dq, dk, dv
     products = _products(query, key, scale, softcap)
     scores = _masked(products, mask, causal, first[2], window, chunks)
     shares = torch.exp(scores - _finite(logsumexp.to(scores.dtype)))
@@ -328,34 +334,3 @@ def _fits_flash(
         and size % _HEAD_MULTIPLE == 0
         and size <= _MOST_HEAD_SIZE
     )
-
-
-def _flash_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    output: Tensor,
-    logsumexp: Tensor,
-    causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
-    dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-        gradient if gradient.stride(-1) == 1 else gradient.contiguous(),  # that of a sum is one number, expanded
-        query,
-        key,
-        value,
-        output,
-        logsumexp,
-        None,
-        None,
-        query.shape[-2],
-        key.shape[-2],
-        0.0,
-        causal,
-        nothing,
-        nothing.new_zeros(()),
-        scale=scale,
-    )
-    return rows_of_heads(dq), rows_of_heads(dk), rows_of_heads(dv)

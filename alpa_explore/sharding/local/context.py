@@ -137,7 +137,7 @@ class _Context:
         return self._ordered(value, back) if self.factor == RING_ZIGZAG and not self.chunks else _made(value)
 
     def _ordered(self, value: Argument, back: bool) -> Ref:
-        order = [chunk for i in range(self.size) for chunk in (i, 2 * self.size - 1 - i)]
+        order = _chunks(2 * self.size, 0, 2 * self.size)
         if back:
             order = [order.index(chunk) for chunk in range(len(order))]
         return self.steps.permute(_made(value), self.axis, _POSITIONS, tuple(order))
@@ -154,7 +154,7 @@ class _Context:
         half = self.rows // 2
         if self.factor == QUERIES_ZIGZAG:
             blocks = []
-            for number, chunk in enumerate((self.own, 2 * self.size - 1 - self.own)):
+            for number, chunk in enumerate(_chunks(2 * self.size, self.own, 2)):
                 rows, start = (number * half, (number + 1) * half), chunk * half
                 blocks += [_Block(rows, (0, start)), _Block(rows, (start, start + half), diagonal=True)]
             return blocks
