@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import alpa_explore as ax
 from alpa_explore.accuracy.scores import kendall_tau
-from alpa_explore.attached.attach import Attached, attach, calibrate
+from alpa_explore.attached.attach import Attached, attach
+from alpa_explore.attached.cluster_of import calibrate
 from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.cluster import Cluster, Device
 from alpa_explore.errors import AlpaExploreError

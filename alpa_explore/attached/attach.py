@@ -14,19 +14,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning, worker_side
-from alpa_explore.attached.cluster_of import calibrate_on, cluster_of
+from alpa_explore.attached.cluster_of import cluster_of
 from alpa_explore.attached.connection import scheduler_address
 from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import CancelledError, ClusterError, OptionError
-from alpa_explore.execution.client import call_each, client_of
+from alpa_explore.execution.client import call_each, client_of, on_thread
 from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.store.read import conform, read_json
 from alpa_explore.store.records import plain, record
@@ -49,7 +48,7 @@ async def find_hosts(client: Any, chosen: Sequence[str] = ()) -> tuple[Host, ...
             remedy="Start one on each host: dask worker ADDRESS --nthreads 1.",
         )
     every = [worker for workers in workers_at.values() for worker in workers]
-    reports = await call_each(client, every, worker_side.described, seconds=tuning.DESCRIBE_SECONDS)
+    reports = await call_each(client, every, on_thread, worker_side.describe, seconds=tuning.DESCRIBE_SECONDS)
     known = await client.get_versions(packages=["torch", "alpa_explore"])
     hosts = [
         _host(address, sorted(workers), reports, known["workers"]) for address, workers in sorted(workers_at.items())
@@ -189,8 +188,8 @@ async def _measure(client: Any, source: Host, target: Host) -> MeasuredLink:
     port = (await call_each(client, [listener], worker_side.listen, *where, seconds=tuning.STALL_SECONDS))[listener]
     if not isinstance(port, int):
         return replace(link, fault=f"{target.name} cannot listen: {port}")
-    to = (target.address, port, secret)
-    sent = (await call_each(client, [sender], worker_side.transferred, *to, seconds=_TRANSFER_SECONDS))[sender]
+    to = (worker_side.transfer, target.address, port, secret)
+    sent = (await call_each(client, [sender], on_thread, *to, seconds=_TRANSFER_SECONDS))[sender]
     if not isinstance(sent, dict):
         return replace(link, fault=f"the worker of {source.name} failed: {sent}")
     if "fault" in sent:
@@ -264,19 +263,6 @@ def attach(
             return attached
         measured = client.sync(measure_links, client, able, progress=progress, cancel=cancel)
         return replace(attached, links=measured)
-
-
-def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, allow_remote: bool = False) -> Path:
-    """Calibrate so many devices of a host on one of its workers and keep the device file; its path.
-
-    It takes one to three minutes; less without `shapes`, which are products of other shapes than squares, attention
-    and the host. ExecutorError where it fails.
-    """
-    address = scheduler_address(scheduler, allow_remote=allow_remote)
-
-    with client_of(address) as client:
-        path: Path = client.sync(calibrate_on, client, host, devices, shapes=shapes)
-        return path
 
 
 FORMAT, VERSION = "alpa_explore.attached", 1

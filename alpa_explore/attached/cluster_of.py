@@ -5,7 +5,6 @@ name is the model of the devices and their number on a host. The folder is that 
 $ALPA_EXPLORE_CALIBRATIONS.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -21,13 +20,14 @@ from platformdirs import user_data_path
 
 from alpa_explore import units
 from alpa_explore.attached import tuning
+from alpa_explore.attached.connection import scheduler_address
 from alpa_explore.attached.hosts import Host, MeasuredLink, differences, largest_equal, slowest
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.files import Parts, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.topology import MOST_KINDS
 from alpa_explore.errors import ClusterError, ExecutorError, OptionError
-from alpa_explore.execution.client import call_each
+from alpa_explore.execution.client import call_each, client_of, on_thread
 from alpa_explore.execution.hosts import reaching_all
 from alpa_explore.store.write import write_text
 
@@ -51,16 +51,18 @@ def kept_calibration(host: Host, devices: int) -> tuple[Path, Parts] | None:
     return (path, read_device(str(path))) if path.exists() else None
 
 
-async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -> Path:
-    """Calibrate `devices` devices of a host, on one of its workers, and keep the device file; its path.
+def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, allow_remote: bool = False) -> Path:
+    """Calibrate so many devices of a host on one of its workers and keep the device file; its path.
 
-    ExecutorError where that fails, with what was printed there.
+    It takes one to three minutes; less without `shapes`, which are products of other shapes than squares, attention
+    and the host. ExecutorError where it fails, with what was printed there.
     """
     key, worker = machine_key(host, devices), host.workers[0]
     like = nearest_preset(host)[0] if host.gpus else None
     ranks = devices if host.gpus else max(devices, 2)  # processes between which a collective can be timed
-    arguments = (host.kind, ranks, key, like, shapes)
-    found = (await call_each(client, [worker], calibrated, *arguments, seconds=tuning.CALIBRATE_SECONDS))[worker]
+    work = (on_thread, calibrated, host.kind, ranks, key, like, shapes)
+    with client_of(scheduler_address(scheduler, allow_remote=allow_remote)) as client:
+        found = client.sync(call_each, client, [worker], *work, seconds=tuning.CALIBRATE_SECONDS)[worker]
     if not isinstance(found, dict):
         raise ExecutorError(
             f"{host.name} could not be calibrated",
@@ -75,12 +77,8 @@ async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -
     return path
 
 
-async def calibrated(kind: str, ranks: int, name: str, like: str | None, shapes: bool) -> dict[str, Any]:
+def calibrated(kind: str, ranks: int, name: str, like: str | None, shapes: bool) -> dict[str, Any]:
     """On a worker: run `alpa-explore calibrate` in a process of its own; the body of the device file."""
-    return await asyncio.to_thread(_calibrate, kind, ranks, name, like, shapes)
-
-
-def _calibrate(kind: str, ranks: int, name: str, like: str | None, shapes: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "device.json"
         command = [sys.executable, "-P", "-m", "alpa_explore.cli", "calibrate", "-o", str(path), "--name", name]

@@ -201,7 +201,10 @@ def link_rows(links: Sequence[MeasuredLink]) -> list[Row]:
     rows = []
     for link in links:
         seconds = dict(link.points)
-        rates = {f"at {units.bytes_(size)}": _rate(size, seconds.get(size)) for size in shown}
+        rates = {
+            f"at {units.bytes_(size)}": units.bytes_per_second(size / took) if (took := seconds.get(size)) else ""
+            for size in shown
+        }
         rows.append(
             {
                 "link": f"inside {link.source}" if link.inside else f"{link.source} → {link.target}",
@@ -217,7 +220,3 @@ def _devices(host: Host) -> str:
     """'8 × NVIDIA H100', '4 cores of Intel Xeon'."""
     model = re.sub(r"\((R|TM)\)| CPU @.*| Processor$", "", host.device, flags=re.IGNORECASE)
     return f"{host.devices} × {model}" if host.gpus else f"{host.devices} cores of {model}"
-
-
-def _rate(size: int, seconds: float | None) -> str:
-    return "" if not seconds else units.bytes_per_second(size / seconds)

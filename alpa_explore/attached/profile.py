@@ -26,10 +26,9 @@ from alpa_explore.calibration.profiling.profile import (
     timed_or_why,
 )
 from alpa_explore.calibration.profiling.timing import NotTimed, Timed
-from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.errors import ExecutorError, OptionError
-from alpa_explore.execution.client import call_each, client_of
+from alpa_explore.execution.client import call_each, client_of, on_thread
 from alpa_explore.plans.plan import Plan
 
 
@@ -68,9 +67,8 @@ def profile(
         hosts = [host for host in client.sync(find_hosts, client) if not host.problem]
         kind = _kind_of(hosts)
         workers = [host.workers[0] for host in hosts]
-        told = client.sync(call_each, client, workers[:1], _described, kind, seconds=tuning.DESCRIBE_SECONDS)[
-            workers[0]
-        ]
+        about, patience = (on_thread, device, kind), tuning.DESCRIBE_SECONDS
+        told = client.sync(call_each, client, workers[:1], *about, seconds=patience)[workers[0]]
         if not isinstance(told, dict):
             raise ExecutorError(
                 f"{hosts[0].name} does not say what its device is",
@@ -105,7 +103,8 @@ async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Prof
                 wanted = await asyncio.to_thread(next, waiting, None)
             if wanted is None:
                 return
-            found = (await call_each(client, [worker], _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS))[worker]
+            work = (timed_or_why, wanted, kind)
+            found = (await call_each(client, [worker], on_thread, *work, seconds=tuning.KERNEL_SECONDS))[worker]
             if not isinstance(found, Timed | NotTimed):
                 faults.append(f"{worker}: {found}")
                 return
@@ -116,12 +115,3 @@ async def _share(client: Any, workers: Sequence[str], kind: str, profiling: Prof
         raise ExecutorError(
             "No host is left that could time kernels", found=faults[0][:300], remedy="Look at the logs of the workers."
         )
-
-
-async def _described(kind: str) -> dict[str, str]:
-    return await asyncio.to_thread(device, kind)
-
-
-async def _timed(wanted: WantedKernel, kind: str) -> Timed | NotTimed:
-    """On a worker."""
-    return await asyncio.to_thread(timed_or_why, wanted, kind)

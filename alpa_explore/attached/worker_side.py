@@ -1,11 +1,9 @@
 """What runs on a Dask worker: describe its host, listen for a transfer, and transfer.
 
-Dask calls the coroutines on the worker's event loop; the work is done on a thread, so the worker stays alive, and no
-slot of the worker is taken. Results are plain values. A listener takes one connection, which must begin with the secret
-that the launcher has made for it, and is gone after it.
+What takes long is done `on_thread`, so the worker stays alive, and no slot of it is taken. Results are plain values. A
+listener takes one connection, which must begin with the secret that the launcher has made for it, and is gone after it.
 """
 
-import asyncio
 import hmac
 import platform
 import socket
@@ -23,11 +21,6 @@ _SIZE = struct.Struct("!Q")
 SECRET_BYTES = 16
 _DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Where a driver of GPUs (NVIDIA's, AMD's, Windows') shows itself; torch is not imported without one."""
-
-
-async def described() -> dict[str, Any]:
-    """`describe`, on a thread."""
-    return await asyncio.to_thread(describe)
 
 
 def describe() -> dict[str, Any]:
@@ -70,11 +63,6 @@ async def listen(address: str, secret: bytes) -> int:
     server = socket.create_server((address, 0), family=family)
     threading.Thread(target=_serve, args=(server, secret), name="alpa-explore link", daemon=True).start()
     return int(server.getsockname()[1])
-
-
-async def transferred(address: str, port: int, secret: bytes) -> dict[str, Any]:
-    """`transfer`, on a thread."""
-    return await asyncio.to_thread(transfer, address, port, secret)
 
 
 def transfer(address: str, port: int, secret: bytes) -> dict[str, Any]:

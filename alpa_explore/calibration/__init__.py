@@ -16,5 +16,5 @@ Read in this order:
 A microbenchmark measures kernels alone; a run measures them inside a program, between other kernels. This package must
 not import the runtime: it reads the files that a run has left.
 
-Concepts that others use: Measurements, NotTimed, Profile, ProfileProgress, Profiling, Timed, WantedKernel.
+Concepts that others use: Measurements, NotTimed, Profile, ProfileProgress, Profiling, Timed.
 """

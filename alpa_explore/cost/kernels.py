@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.graph import Operator, Phase, Tensor
-from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_window, matrix_shapes, packet
+from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_options, matrix_shapes, packet
 from alpa_explore.sharding.rules.attention import CONTEXT, RING, RING_ZIGZAG, ULYSSES
 from alpa_explore.sharding.spec import local_shape
 from alpa_explore.sharding.strategy import Strategy
@@ -162,7 +162,7 @@ def ring_keys(length: int, context: int) -> int:
 def sizes_in_window(operator: Operator, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     """The sizes of the kernel of an operator, with the keys that are as many as a window lets a query see: of causal
     attention it sees half of them in the mean, so no more than two windows."""
-    window, (count, queries, keys, head) = attention_window(packet(operator.kind), operator.arguments), sizes
+    window, (count, queries, keys, head) = attention_options(operator.kind, operator.arguments).window, sizes
     return count, queries, min(keys, 2 * window) if window else keys, head
 
 

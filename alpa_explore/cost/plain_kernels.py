@@ -36,14 +36,14 @@ from dataclasses import replace
 from alpa_explore.cluster import Software
 from alpa_explore.cost import tuning
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TrainingGraph, Unfused
-from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_flops, attention_window, matrix_shapes, packet
+from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_flops, attention_options, matrix_shapes, packet
 from alpa_explore.units import DTYPE_BYTES
 
 _ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
 _PRODUCTS, _TRANSPOSES = ("aten.mm", "aten.addmm"), ("aten.t", "aten.permute", "aten.transpose")
 _CONVOLUTION, _CONVOLUTION_BACKWARD = "aten.convolution", "aten.convolution_backward"
-_MASK, _CAUSAL, _SINK = 3, 4, 12
-"""Places of arguments of attention."""
+_MASK = 3
+"""Its place among the arguments of attention."""
 _OF_TRANSFORMERS = "sdpa_attention.py"
 """The file of transformers that calls torch's attention."""
 FOREACH = {"adam": 18, "adamw": 20, "sgd": 3, "sgd_momentum": 8}
@@ -100,9 +100,10 @@ def _attention(
     query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
     samples, heads, rows, _ = query.shape
     shared, columns, width = key.shape[1], key.shape[2], key.shape[3] + value.shape[3]
-    element, arguments = DTYPE_BYTES[query.dtype], forward.arguments
+    element, mask = DTYPE_BYTES[query.dtype], forward.arguments[_MASK]
+    options = attention_options(forward.kind, forward.arguments)
     repeated = samples * (heads - shared) * columns * width * element
-    mask, windowed = arguments[_MASK], attention_window(_ATTENTION, arguments) > 0
+    windowed = options.window > 0
     all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
     backward = operator.phase is Phase.BACKWARD
     # The gradient of queries is summed in float32, and those of keys and values are made for each head of queries: in
@@ -110,14 +111,14 @@ def _attention(
     workspaces = (0,) * (2 + 2 * (heads > shared)) * (backward and element == 2)
     small = element == 2 and key.shape[3] == value.shape[3] <= tuning.MASKED_HEAD
     under_mask = all_scores if small else all_scores / tuning.EFFICIENT_ATTENTION
-    if len(arguments) > _SINK and arguments[_SINK] is not None:
+    if options.sink is not None:
         scores = samples * heads * rows * columns * element
         # The shares of all scores and the sink, and where in each row the largest is.
         kept = scores + samples * heads * rows * (element + _INDEX_BYTES) + repeated
         passes, launched = tuning.SPELLED_OUT[backward]
         return Unfused(slowdown=all_scores, moved_bytes=passes * scores, kept_bytes=kept * keeps), launched
     if mask is None and not windowed and shared_masks is not None and forward.source.startswith(_OF_TRANSFORMERS):
-        if not arguments[_CAUSAL]:
+        if not options.causal:
             scores, cast = samples * heads * rows * columns, query.elements + key.elements + value.elements
             return Unfused(
                 slowdown=_PRODUCTS_OF_FLASH[backward],

@@ -86,6 +86,11 @@ async def call_each(
     return dict(zip(workers, await asyncio.gather(*calls, return_exceptions=True), strict=True))
 
 
+async def on_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """On a worker: the result of a function that takes long, on a thread, while the worker answers others."""
+    return await asyncio.to_thread(function, *arguments)
+
+
 @contextmanager
 def quiet_client() -> Iterator[None]:
     """Of dask's clients and connections, log only what is critical; such contexts may overlap in any order."""

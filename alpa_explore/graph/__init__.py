@@ -17,8 +17,8 @@ Everything after the tracer works on this graph and never on torch objects. In t
 
 It imports `errors` and `units` only; never torch.
 
-Concepts that others use: Argument, FusedKernel, Joined, LinearLayer, LoopBody, Operator, Parameter, Phase, Ref, Symbol,
-Tensor, TensorKind, TrainingGraph, Unfused, Written.
+Concepts that others use: Argument, AttentionOptions, FusedKernel, Joined, LinearLayer, LoopBody, Operator, Parameter,
+Phase, Ref, Symbol, Tensor, TensorKind, TrainingGraph, Unfused, Written.
 """
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written, verify

@@ -10,7 +10,7 @@ and write; a view moves nothing, a gather reads only the rows that it returns.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alpa_explore.graph.loops import SCAN, body_of, steps_of
 from alpa_explore.graph.operator import Argument, Ref
@@ -38,14 +38,7 @@ MOVEMENT = frozenset(
 """Operators that write new memory without arithmetic."""
 
 RECURRENCES = frozenset(
-    {
-        "alpa_explore.lstm_recurrence",
-        "alpa_explore.lstm_recurrence_backward",
-        "alpa_explore.gru_recurrence",
-        "alpa_explore.gru_recurrence_backward",
-        "alpa_explore.rnn_recurrence",
-        "alpa_explore.rnn_recurrence_backward",
-    }
+    f"alpa_explore.{cell}_recurrence{part}" for cell in ("lstm", "gru", "rnn") for part in ("", "_backward")
 )
 """A layer and direction of a recurrent network: a product in each step. Of all of them the first input is [samples,
 steps, …] and the second the weight."""
@@ -62,25 +55,12 @@ _COMPLEX = frozenset({"complex64", "complex128"})
 _FOURIER = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
 GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read of their first input, the table, as much as they write."""
-_PRODUCTS = frozenset(
-    {
-        "aten.mm",
-        "aten.bmm",
-        "aten.matmul",
-        "aten.addmm",
-        "aten.baddbmm",
-        "aten._grouped_mm",
-        "transformers.grouped_mm_fallback",
-        "transformers.grouped_mm_fallback_backward",
-        "aten.convolution",
-        "aten.convolution_backward",
-        "alpa_explore.attention",
-        "alpa_explore.attention_backward",
-        "alpa_explore.experts",
-        "alpa_explore.experts_backward",
-        *RECURRENCES,
-    }
+GROUPED = frozenset(
+    {"aten._grouped_mm", "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward"}
 )
+"""Products of the rows of each expert with its matrix."""
+PRODUCTS = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.matmul"})
+"""Products of two matrices: the last two inputs."""
 
 
 def packet(kind: str) -> str:
@@ -95,7 +75,7 @@ def is_view(kind: str) -> bool:
 
 def is_matrix_product(kind: str) -> bool:
     """True for matrix products, convolutions, attention and experts, which account for nearly all FLOPs."""
-    return packet(kind) in _PRODUCTS
+    return packet(kind) in _HEAVY
 
 
 def steps(kind: str, inputs: Sequence[Tensor]) -> int:
@@ -140,15 +120,11 @@ def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argum
     if name in VIEWS or name in MOVEMENT:
         return 0
     shapes = [t.shape for t in inputs]
-    if name in ("aten.mm", "aten.bmm", "aten.matmul"):
-        return _product_flops(shapes[0], shapes[1])
-    if name in ("aten.addmm", "aten.baddbmm"):
-        return _product_flops(shapes[1], shapes[2])
-    if name in ("aten._grouped_mm", "transformers.grouped_mm_fallback"):
-        # Rows of the first operand are divided among the groups: each row meets one group's matrix.
-        return 2 * math.prod(shapes[0]) * shapes[1][-1]
-    if name == "transformers.grouped_mm_fallback_backward":
-        return 2 * 2 * math.prod(shapes[0]) * shapes[1][-1]
+    if name in PRODUCTS:
+        return _product_flops(*shapes[-2:])
+    if name in GROUPED:
+        # Rows of the first operand are divided among the groups: each row meets one group's matrix; backwards, twice.
+        return _product_flops(*shapes[:2]) * (2 if name.endswith("_backward") else 1)
     if name == "aten.convolution":
         return _convolution_flops(shapes[0], shapes[1], outputs[0].shape, transposed=bool(arguments[6]))
     if name == "aten.convolution_backward":
@@ -156,15 +132,14 @@ def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argum
         mask = arguments[10]
         assert isinstance(mask, tuple)
         return forward * sum(bool(selected) for selected in mask[:2])
-    if name == "alpa_explore.attention":
-        return attention_flops(
-            shapes[0], shapes[2], causal=bool(arguments[4]), window=attention_window(name, arguments)
-        )
-    if name == "alpa_explore.attention_backward":
-        window = attention_window(name, arguments)
-        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]), window=window)
+    if name in ATTENTION:
+        options, backward = attention_options(name, arguments), name.endswith("_backward")
+        query, value, causal = shapes[backward], shapes[2 + backward], bool(options.causal)
+        return attention_flops(query, value, causal=causal, window=options.window, backward=backward)
     if name in ROUTED:
-        return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
+        # Every row, of which each token has k, meets the matrices of one expert; in the backward pass twice.
+        each = sum(math.prod(m[1:]) for m in matrix_shapes(name, shapes, arguments)) * ROUTED[name].products
+        return 2 * math.prod(shapes[ROUTED[name].chosen]) * each
     if name in RECURRENCES:
         return 2 * math.prod(shapes[0][:2]) * math.prod(shapes[1])
     if kind == SCAN:
@@ -201,15 +176,14 @@ def _product_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     return 2 * math.prod(left) * right[-1]
 
 
-def attention_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int = 0) -> int:
+def attention_flops(
+    query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int = 0, backward: bool = False
+) -> int:
     """Two products over all scores that are not masked by `causal` and `window`: q kᵀ and p v, for [b, hq, sq, d] and
-    [b, hkv, sk, dv]. 4·b·hq·sq·sk·d where dv = d, half of it for causal with sq = sk (kernels skip masked blocks)."""
-    return 2 * (query[-1] + value[-1]) * _scores(query, value, causal=causal, window=window) // 2
-
-
-def attention_backward_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int = 0) -> int:
-    """Five products: q kᵀ again, dy vᵀ, pᵀ dy, ds k, dsᵀ q; 2.5 times the forward pass where dv = d."""
-    return 2 * (3 * query[-1] + 2 * value[-1]) * _scores(query, value, causal=causal, window=window) // 2
+    [b, hkv, sk, dv]. 4·b·hq·sq·sk·d where dv = d, half of it for causal with sq = sk (kernels skip masked blocks).
+    Five in the backward pass: q kᵀ again, dy vᵀ, pᵀ dy, ds k, dsᵀ q; 2.5 times as many where dv = d."""
+    widths = 3 * query[-1] + 2 * value[-1] if backward else query[-1] + value[-1]
+    return 2 * widths * _scores(query, value, causal=causal, window=window) // 2
 
 
 def _scores(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int) -> int:
@@ -227,13 +201,33 @@ def _triangle(rows: int, columns: int) -> int:
     return square * square + 2 * (rows - square) * columns
 
 
-def attention_window(name: str, arguments: Sequence[Argument]) -> int:
-    """The window of attention, 0 where there is none; its argument stands behind the one that says whether the mask is
-    causal, scale, dropout, seed and first positions."""
-    place = {"alpa_explore.attention": 9, "alpa_explore.attention_backward": 12}.get(name, len(arguments))
-    given = arguments[place] if len(arguments) > place else 0
-    assert isinstance(given, int)
-    return given
+class AttentionOptions(NamedTuple):
+    """The last arguments of attention (`tracing.attention`), of which those with a default may be missing."""
+
+    causal: Any = False
+    scale: Any = 1.0
+    dropout: Any = 0.0
+    seed: Any = None
+    first: Any = (0, 0, 0)
+    window: Any = 0
+    softcap: Any = 0.0
+    chunks: Any = 0
+    sink: Any = None
+    """Of the forward operator alone."""
+
+    def given(self, first: Argument) -> tuple[Argument, ...]:
+        """As arguments, with these first positions; the backward operator has no sink."""
+        options = tuple(self._replace(first=first))
+        return options if self.sink is not None else options[:-1]
+
+
+ATTENTION: Mapping[str, int] = {"alpa_explore.attention": 4, "alpa_explore.attention_backward": 7}
+"""Attention, forward and backward, and how many arguments come before its options; the mask is one of them."""
+
+
+def attention_options(kind: str, arguments: Sequence[Any]) -> AttentionOptions:
+    """The options of attention; for other operators, those of no options."""
+    return AttentionOptions(*arguments[ATTENTION.get(packet(kind), len(arguments)) :])
 
 
 class _Routed(NamedTuple):
@@ -252,6 +246,7 @@ ROUTED: Mapping[str, _Routed] = {
     "alpa_explore.experts_backward": _Routed(1, 5, 2),
 }
 """Routed experts, forward and backward."""
+_HEAVY = PRODUCTS.union(GROUPED, ROUTED, RECURRENCES, ATTENTION, ("aten.convolution", "aten.convolution_backward"))
 
 
 def matrix_shapes(
@@ -261,11 +256,6 @@ def matrix_shapes(
     first, given = ROUTED[name].matrices, arguments[ROUTED[name].matrices]
     assert isinstance(given, tuple)
     return shapes[first : first + len(given)]
-
-
-def routed_flops(name: str, chosen: tuple[int, ...], matrices: Sequence[tuple[int, ...]]) -> int:
-    """Every row, of which each token has k, meets the matrices of one expert; in the backward pass twice."""
-    return 2 * math.prod(chosen) * sum(math.prod(m[1:]) for m in matrices) * ROUTED[name].products
 
 
 def _routed_traffic(name: str, inputs: Sequence[Tensor], arguments: Sequence[Argument]) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from alpa_explore.graph import counts
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
-from alpa_explore.graph.loops import dump_argument, load_argument
+from alpa_explore.graph.loops import dump_call, load_call
 from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import Tensor, TensorKind
 
@@ -22,20 +22,7 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
         "written": [[w.name, w.tensor, w.value] for w in graph.written],
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
-            [
-                o.name,
-                o.kind,
-                o.phase.value,
-                list(o.inputs),
-                list(o.outputs),
-                [dump_argument(a) for a in o.arguments],
-                [[name, dump_argument(a)] for name, a in o.keywords],
-                o.flops,
-                o.bytes_accessed,
-                o.forward,
-                o.module,
-                o.source,
-            ]
+            [o.name, o.kind, o.phase.value, *dump_call(o), o.flops, o.bytes_accessed, o.forward, o.module, o.source]
             for o in graph.operators
         ],
         "parameters": [asdict(p) for p in graph.parameters],
@@ -50,21 +37,18 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
     )
     operators = []
     for i, row in enumerate(stored["operators"]):
-        name, kind, phase, inputs, outputs, arguments, keywords, flops, moved, forward, module, source = row
-        loaded = tuple(load_argument(a) for a in arguments)
+        name, kind, phase, *stored_call, flops, moved, forward, module, source = row
+        call = load_call(*stored_call)
         operators.append(
             Operator(
                 index=i,
                 name=name,
                 kind=kind,
                 phase=Phase(phase),
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                arguments=loaded,
-                keywords=tuple((n, load_argument(a)) for n, a in keywords),
+                **call,
                 flops=flops,
                 bytes_accessed=moved,
-                launches=counts.launches(kind, [tensors[t] for t in inputs], loaded),
+                launches=counts.launches(kind, [tensors[t] for t in call["inputs"]], call["arguments"]),
                 forward=forward,
                 module=module,
                 source=source,

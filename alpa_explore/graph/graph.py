@@ -160,7 +160,7 @@ def verify(graph: TrainingGraph) -> TrainingGraph:
         assert operator.index == place, f"{where} has index {operator.index}"
         assert _ORDER[operator.phase] >= phase, f"{where}: phases are out of order"
         phase = _ORDER[operator.phase]
-        refs = tensor_refs(operator.arguments) + tensor_refs(tuple(v for _, v in operator.keywords))
+        refs = tensor_refs(operator.values)
         assert refs == operator.inputs, f"{where}: inputs {operator.inputs} are not those of its arguments {refs}"
         for read in operator.inputs:
             assert read in available, f"{where} reads tensor {read} before it is produced"

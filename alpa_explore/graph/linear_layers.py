@@ -8,7 +8,7 @@ Attention and its scores are products without a weight.
 import enum
 from collections.abc import Mapping
 
-from alpa_explore.graph.counts import ROUTED, VIEWS, is_matrix_product, packet
+from alpa_explore.graph.counts import PRODUCTS, ROUTED, VIEWS, is_matrix_product, packet
 from alpa_explore.graph.graph import TrainingGraph
 from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import TensorKind
@@ -69,7 +69,3 @@ def _is_linear(operator: Operator, weights: frozenset[int]) -> bool:
     if name not in PRODUCTS:
         return False
     return any(tensor in weights for tensor in operator.inputs[-2:])
-
-
-PRODUCTS = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.matmul"})
-"""Products of two matrices: the last two inputs."""

@@ -86,18 +86,7 @@ def dump_body(body: LoopBody) -> str:
     return json.dumps(
         {
             "tensors": [[list(t.shape), t.dtype] for t in body.tensors],
-            "operators": [
-                [
-                    o.kind,
-                    list(o.inputs),
-                    list(o.outputs),
-                    [dump_argument(a) for a in o.arguments],
-                    [[name, dump_argument(a)] for name, a in o.keywords],
-                    o.flops,
-                    o.bytes_accessed,
-                ]
-                for o in body.operators
-            ],
+            "operators": [[o.kind, *dump_call(o), o.flops, o.bytes_accessed] for o in body.operators],
             "inputs": list(body.inputs),
             "made": [list(body.carried), list(body.stacked), list(body.summed)],
             "of": [list(body.taken), list(body.gradients)],
@@ -117,14 +106,11 @@ def load_body(text: str) -> LoopBody:
             name=f"step.{i}",
             kind=kind,
             phase=Phase.FORWARD,
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            arguments=tuple(load_argument(a) for a in arguments),
-            keywords=tuple((name, load_argument(a)) for name, a in keywords),
             flops=flops,
             bytes_accessed=moved,
+            **load_call(*call),
         )
-        for i, (kind, inputs, outputs, arguments, keywords, flops, moved) in enumerate(stored["operators"])
+        for i, (kind, *call, flops, moved) in enumerate(stored["operators"])
     )
     carried, stacked, summed = (tuple(made) for made in stored["made"])
     taken, gradients = (tuple(places) for places in stored["of"])
@@ -173,11 +159,11 @@ def renumbered(operator: Operator, index: int, number: Mapping[int, int]) -> Ope
     )
 
 
-def body_between(texts: Sequence[str], size: Callable[[tuple[int, ...]], int]) -> str | None:
-    """The body at another size of the batch, from the same one at several: `size` of the numbers that differ. None
-    where more than numbers differs."""
+def body_between(low: str, high: str, size: Callable[[int, int], int]) -> str | None:
+    """The body at another size of the batch, from the same one at two: `size` of two numbers that differ. None where
+    more than numbers differs."""
     try:
-        return json.dumps(_between([json.loads(text) for text in texts], size), separators=(",", ":"))
+        return json.dumps(_between(json.loads(low), json.loads(high), size), separators=(",", ":"))
     except _UnlikeError:
         return None
 
@@ -186,16 +172,15 @@ class _UnlikeError(Exception):
     """Bodies that differ in more than numbers."""
 
 
-def _between(values: Sequence[Any], size: Callable[[tuple[int, ...]], int]) -> Any:
-    first = values[0]
-    if all(value == first and type(value) is type(first) for value in values):
-        return first
-    if all(type(value) is int for value in values):
-        return size(tuple(values))
-    if all(isinstance(value, list) and len(value) == len(first) for value in values):
-        return [_between(parts, size) for parts in zip(*values, strict=True)]
-    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
-        return {key: _between([value[key] for value in values], size) for key in first}
+def _between(a: Any, b: Any, size: Callable[[int, int], int]) -> Any:
+    if a == b and type(a) is type(b):
+        return a
+    if type(a) is int and type(b) is int:
+        return size(a, b)
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [_between(x, y, size) for x, y in zip(a, b, strict=True)]
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return {key: _between(a[key], b[key], size) for key in a}
     raise _UnlikeError
 
 
@@ -218,19 +203,36 @@ def steps_of(arguments: Sequence[Argument], inputs: Sequence[Tensor]) -> int:
     return inputs[len(carried)].shape[0]
 
 
-def dump_argument(argument: Argument) -> Any:
-    """An argument of an operator as JSON data."""
+def dump_call(operator: Operator) -> list[Any]:
+    """The tensors and arguments of an operator as JSON data."""
+    arguments = [_dump_argument(a) for a in operator.arguments]
+    keywords = [[name, _dump_argument(a)] for name, a in operator.keywords]
+    return [list(operator.inputs), list(operator.outputs), arguments, keywords]
+
+
+def load_call(
+    inputs: Sequence[int], outputs: Sequence[int], arguments: Sequence[Any], keywords: Sequence[tuple[str, Any]]
+) -> dict[str, Any]:
+    """The fields of the operator that `dump_call` stored."""
+    return {
+        "inputs": tuple(inputs),
+        "outputs": tuple(outputs),
+        "arguments": tuple(map(_load_argument, arguments)),
+        "keywords": tuple((name, _load_argument(a)) for name, a in keywords),
+    }
+
+
+def _dump_argument(argument: Argument) -> Any:
     if isinstance(argument, Ref):
         return [_REF, argument.tensor]
     if isinstance(argument, Symbol):
         return [_SYMBOL, argument.kind, argument.value]
     if isinstance(argument, tuple):
-        return [_TUPLE, *map(dump_argument, argument)]
+        return [_TUPLE, *map(_dump_argument, argument)]
     return argument
 
 
-def load_argument(argument: Any) -> Argument:
-    """The argument that `dump_argument` stored."""
+def _load_argument(argument: Any) -> Argument:
     if not isinstance(argument, list):
         scalar: Argument = argument
         return scalar
@@ -240,5 +242,5 @@ def load_argument(argument: Any) -> Argument:
     if kind == _SYMBOL:
         return Symbol(*rest)
     if kind == _TUPLE:
-        return tuple(map(load_argument, rest))
+        return tuple(map(_load_argument, rest))
     raise ValueError(f"unknown kind of argument: {kind!r}")

@@ -10,9 +10,9 @@ which is not counted.
 from collections import Counter
 from dataclasses import replace
 
-from alpa_explore.graph.counts import ROUTED, VIEWS, packet
+from alpa_explore.graph.counts import PRODUCTS, ROUTED, VIEWS, packet
 from alpa_explore.graph.graph import TrainingGraph
-from alpa_explore.graph.linear_layers import PRODUCTS, LinearLayer, linear_layers, weight_tensors
+from alpa_explore.graph.linear_layers import LinearLayer, linear_layers, weight_tensors
 from alpa_explore.graph.operator import LowPrecision, Operator, Phase
 
 ALIGNED = 16

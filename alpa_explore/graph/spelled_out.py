@@ -16,16 +16,13 @@ from alpa_explore.graph import counts
 from alpa_explore.graph.graph import TrainingGraph
 from alpa_explore.graph.operator import Operator, Phase
 
-_GROUPED = frozenset(
-    {"aten._grouped_mm", "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward"}
-)
 _NAMED = 2
 """Modules that a warning names."""
 
 
 def unrecognised_experts_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     """One sentence if `graph` has grouped products, else none."""
-    products = [o for o in graph.operators if counts.packet(o.kind) in _GROUPED]
+    products = [o for o in graph.operators if counts.packet(o.kind) in counts.GROUPED]
     if not products:
         return ()
     modules = tuple(dict.fromkeys(o.module or "the model itself" for o in products))

@@ -53,14 +53,6 @@ class Gate(NamedTuple):
         gate, up = hidden.chunk(2, dim=-1)
         return gate, up
 
-    def joined(self, gate: Tensor, up: Tensor | None) -> Tensor:
-        """The inverse of `parts`."""
-        if up is None:
-            return gate
-        if self.layout == "interleaved":
-            return torch.stack((gate, up), -1).flatten(-2)
-        return torch.cat((gate, up), -1)
-
     def inner(self, hidden: Tensor) -> Tensor:
         """[..., F] of `hidden`."""
         gate, up = self.parts(hidden)

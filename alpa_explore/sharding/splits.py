@@ -6,13 +6,13 @@ the operators of a graph are covered: by a rule, by discovery, or not at all.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
 from alpa_explore.arguments import checked
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
-from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.rules import HEAVY
 from alpa_explore.sharding.scans import rule_of
 from alpa_explore.sharding.strategy import Coverage
@@ -72,31 +72,23 @@ class KindCoverage:
 def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
     """A record for each operator kind of `graph` (several where coverage depends on shapes), replicated kinds first."""
     graph = with_discovered_splits(graph)
-    coverage_by_signature: dict[tuple[object, ...], Coverage] = {}
-    factors: dict[tuple[str, str, str], dict[str, None]] = {}
-    counts: dict[tuple[str, str, str], int] = {}
-    flops: dict[tuple[str, str, str], int] = {}
-    for operator in graph.operators:
-        signature = operator_signature(operator, graph.tensors)
-        if signature not in coverage_by_signature:
-            coverage_by_signature[signature] = splits_for(operator, graph.tensors)
-        operator_coverage = coverage_by_signature[signature]
-        key = (operator.kind, operator_coverage.how, operator_coverage.reason)
-        factors.setdefault(key, {}).update(dict.fromkeys(s.factor for s in operator_coverage.splits))
-        counts[key] = counts.get(key, 0) + 1
-        flops[key] = flops.get(key, 0) + operator.flops
-    total = sum(flops.values()) or 1
+    found: dict[object, Coverage] = {}
+    alike: dict[tuple[str, str, str], list[tuple[Operator, Coverage]]] = defaultdict(list)
+    for operator, signature in zip(graph.operators, graph.signatures, strict=True):
+        one = found[signature] = found.get(signature) or splits_for(operator, graph.tensors)
+        alike[operator.kind, one.how, one.reason].append((operator, one))
+    total = sum(operator.flops for operator in graph.operators) or 1
     records = [
         KindCoverage(
             kind=kind,
             how=how,
-            count=counts[kind, how, reason],
-            flops=flops[kind, how, reason],
-            flops_share=flops[kind, how, reason] / total,
-            factors=tuple(factors[kind, how, reason]),
+            count=len(members),
+            flops=(flops := sum(operator.flops for operator, _ in members)),
+            flops_share=flops / total,
+            factors=tuple(dict.fromkeys(split.factor for _, one in members for split in one.splits)),
             reason=reason,
         )
-        for kind, how, reason in counts
+        for (kind, how, reason), members in alike.items()
     ]
     return tuple(sorted(records, key=lambda r: (_ORDER.index(r.how), -r.flops, r.kind, r.reason)))
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
-from alpa_explore.graph.counts import packet
-from alpa_explore.sharding.rules.attention import Options
+from alpa_explore.graph.counts import ATTENTION, attention_options, packet
 from alpa_explore.sharding.splits import splits_for
 
 _RESHAPES = frozenset(
@@ -30,7 +29,6 @@ _RESHAPES = frozenset(
 """Operators that keep the order of all entries."""
 _UNIFORM = frozenset({"aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty"})
 """Operators that take nothing from their input but its dtype."""
-_CAUSAL = {"alpa_explore.attention.default": 4, "alpa_explore.attention_backward.default": 7}
 _POSITIONS = 2
 """Dim of queries, keys, values and outputs."""
 _ROWS_OF_A_TABLE = "vocabulary"
@@ -52,10 +50,13 @@ def in_zigzag_order(graph: TrainingGraph, parts: int) -> TrainingGraph:
     length = _sequence(graph, parts)
     strides = _strides(graph, length)
     inside = _inside(graph, strides)
-    ordered = [t for t in strides if _made_outside(graph, t, inside) and any(r in inside for r in _readers(graph, t))]
+    ordered: list[int] = []
     for tensor in strides:
-        producer = graph.tensors[tensor].producer
-        if producer in inside and (outside := [r for r in _readers(graph, tensor) if r not in inside]):
+        readers = graph.readers.get(tensor, ())
+        outside = [reader for reader in readers if reader not in inside]
+        if graph.tensors[tensor].producer not in inside:
+            ordered += [tensor] * (len(outside) < len(readers))
+        elif outside:
             raise _refused(f"{graph.operators[outside[0]].name} depends on the order of {graph.tensors[tensor].name}")
     for tensor in ordered:
         producer = graph.tensors[tensor].producer
@@ -76,12 +77,12 @@ def _sequence(graph: TrainingGraph, parts: int) -> int:
     """The positions of all attention."""
     lengths = set()
     for operator in graph.operators:
-        if (causal := _CAUSAL.get(operator.kind)) is None:
+        if not _is_attention(operator):
             continue
-        options = Options(*operator.arguments[causal:])
-        query, key = (graph.tensors[t] for t in operator.inputs[causal == 7 : 2 + (causal == 7)])
+        options, backward = attention_options(operator.kind, operator.arguments), operator.phase is Phase.BACKWARD
+        query, key = (graph.tensors[t] for t in operator.inputs[backward : 2 + backward])
         lengths |= {query.shape[_POSITIONS], key.shape[_POSITIONS]}
-        masked = isinstance(operator.arguments[3 if causal == 4 else 4], Ref)
+        masked = isinstance(operator.arguments[3 + backward], Ref)
         if options.causal is not True or masked or options.seed is not None or options.chunks:
             raise _refused(f"{operator.name} is not causal, or has a mask, dropout or an order of its own")
     if len(lengths) != 1:
@@ -105,7 +106,7 @@ def _strides(graph: TrainingGraph, length: int) -> dict[int, int]:
     strides: dict[int, int] = {}
     waiting = []
     for operator in graph.operators:
-        if operator.kind in _CAUSAL:
+        if _is_attention(operator):
             for tensor, stride in _of_operator(graph, operator, {}, length):
                 strides[tensor] = stride
                 waiting.append(tensor)
@@ -128,7 +129,7 @@ def _of_operator(
     tensors = [*operator.inputs, *operator.outputs]
     if operator.phase is Phase.UPDATE:
         return
-    if operator.kind in _CAUSAL:
+    if _is_attention(operator):
         for tensor in tensors:
             shape = graph.tensors[tensor].shape
             if len(shape) > 2:
@@ -163,7 +164,7 @@ def _split(graph: TrainingGraph, operator: Operator, place: int, dim: int) -> tu
     """For each tensor of an operator its dim (or −1, …) that goes with `dim` of the one at `place`; None where the
     operator does not treat the entries of that dim alike."""
     coverage = splits_for(operator, graph.tensors)
-    if coverage.how != "rule" or operator.kind in _CAUSAL:
+    if coverage.how != "rule" or _is_attention(operator):
         return None
     tensors = (*operator.inputs, *operator.outputs)
     size = graph.tensors[tensors[place]].shape[dim]
@@ -188,7 +189,7 @@ def _dim(tensor: Tensor, stride: int, length: int) -> tuple[int, int] | None:
 
 def _inside(graph: TrainingGraph, strides: Mapping[int, int]) -> frozenset[int]:
     """Operators all of whose tensors with positions go together: those that run in the new order."""
-    length = next(graph.tensors[o.inputs[0]].shape[_POSITIONS] for o in graph.operators if o.kind in _CAUSAL)
+    length = next(graph.tensors[o.inputs[0]].shape[_POSITIONS] for o in graph.operators if _is_attention(o))
     inside = set()
     for operator in graph.operators:
         known = {t for t in (*operator.inputs, *operator.outputs) if t in strides}
@@ -200,15 +201,6 @@ def _inside(graph: TrainingGraph, strides: Mapping[int, int]) -> frozenset[int]:
     return frozenset(inside)
 
 
-def _made_outside(graph: TrainingGraph, tensor: int, inside: frozenset[int]) -> bool:
-    producer = graph.tensors[tensor].producer
-    return producer is None or producer not in inside
-
-
-def _readers(graph: TrainingGraph, tensor: int) -> Sequence[int]:
-    return graph.readers.get(tensor, ())
-
-
 def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[int], parts: int) -> TrainingGraph:
     """The graph with an operator that orders each tensor of `dims` along that dim, before its first reader."""
     tensors = list(graph.tensors)
@@ -217,7 +209,7 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
     instead: dict[int, int] = {}
     first: dict[int, list[int]] = defaultdict(list)
     for tensor in dims:
-        first[min(r for r in _readers(graph, tensor) if r in inside)].append(tensor)
+        first[min(inside.intersection(graph.readers[tensor]))].append(tensor)
 
     def of(part: object) -> object:
         return Ref(instead.get(part.tensor, part.tensor)) if isinstance(part, Ref) else part
@@ -248,9 +240,9 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
         if operator.index in inside:
             changed = operator.mapped(of)
             arguments = changed.arguments
-            if (causal := _CAUSAL.get(operator.kind)) is not None:
-                options = Options(*arguments[causal:])._replace(chunks=2 * parts)
-                arguments = (*arguments[:causal], *options.given(options.first))
+            if _is_attention(operator):
+                options = attention_options(operator.kind, arguments)._replace(chunks=2 * parts)
+                arguments = (*arguments[: ATTENTION[packet(operator.kind)]], *options.given(options.first))
             changed = replace(changed, arguments=arguments, inputs=tuple(instead.get(t, t) for t in operator.inputs))
         forward = None if operator.forward is None else number[operator.forward]
         operators.append(replace(changed, index=len(operators), forward=forward))
@@ -258,6 +250,10 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
             tensors[tensor] = replace(tensors[tensor], producer=len(operators) - 1)
     parameters = tuple(replace(p, update=number[p.update]) for p in graph.parameters)
     return replace(graph, tensors=tuple(tensors), operators=tuple(operators), parameters=parameters, zigzag=parts)
+
+
+def _is_attention(operator: Operator) -> bool:
+    return packet(operator.kind) in ATTENTION
 
 
 def _refused(found: str) -> OptionError:

@@ -26,5 +26,5 @@ of its config; any other module where the calls of its whole forward pass are th
 proportional to its blocks. The only packages below are `models`, `cluster` (for the names of precisions), `graph`,
 `numerics`, `store`, `units` and `errors`.
 
-Concepts that others use: Batches, DecoderSize, Loss.
+Concepts that others use: Batches, Loss.
 """

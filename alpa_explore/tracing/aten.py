@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 from alpa_explore.graph import Argument, Operator, Tensor, counts
 from alpa_explore.tracing import attention, attention_blocks, experts  # noqa: F401  # register their operators
 from alpa_explore.tracing.fused import ctc, recurrence, rms_norm, scan, selective_scan, wkv  # noqa: F401  # likewise
-from alpa_explore.tracing.symbols import flatten_outputs, overload, to_torch
+from alpa_explore.tracing.symbols import called, overload, to_torch
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
@@ -61,12 +61,18 @@ def run_operator(
     if operator.kind in LAYOUT_DEPENDENT:
         # The whole tensor was contiguous when it was captured; a weight that was updated, or a shard, may not be.
         arguments[0] = arguments[0].contiguous()
-    if operator.kind == "aten.view.default":
-        # The captured view was legal for the strides of the whole tensor; those of a shard or a copy may differ.
-        return (arguments[0].reshape(arguments[1]),)
     if not operator.inputs and _takes_device(operator.kind):
         keywords["device"] = torch.device(device)
-    return flatten_outputs(overload(operator.kind)(*arguments, **keywords))
+    return called(operator.kind, arguments, keywords)
+
+
+def run_on_meta(
+    operator: Operator, shapes: Mapping[int, Sequence[int]], dtypes: Mapping[int, str]
+) -> tuple[Mapping[int, torch.Tensor], tuple[torch.Tensor, ...]]:
+    """Run one operator on shapes alone: (its inputs by tensor index, its outputs), on the meta device. Raises whatever
+    the operator does."""
+    given = {t: torch.empty(tuple(s), dtype=getattr(torch, dtypes[t]), device="meta") for t, s in shapes.items()}
+    return given, run_operator(operator, given, "meta")
 
 
 def operator_flops(

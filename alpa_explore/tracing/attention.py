@@ -39,6 +39,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alpa_explore.graph.counts import AttentionOptions
 from alpa_explore.tracing.custom import gradients, operator, wide
 
 
@@ -104,44 +105,32 @@ def _backward_shapes(
     f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor,"
     " Tensor)",
 )
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout: float = 0.0,
-    seed: Tensor | None = None,
-    first: Sequence[int] = (0, 0, 0),
-    window: int = 0,
-    softcap: float = 0.0,
-    chunks: int = 0,
-    sink: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *given: Any) -> tuple[Tensor, Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
 
     `mask` broadcasts to [b, hq, sq, sk]: boolean (true: takes part) or added to the scores. `causal`: query i sees the
     keys 0 … first[2] + i, with `window` only so many of them, the last ones. A query that sees no key has output 0.
     `dropout` is the share of p that is dropped, below 1; where it is not 0, `seed` is a scalar.
     """
-    if _ordered_whole(query, key, mask, seed, chunks):
-        natural = _natural(query.shape[-2], chunks, query.device)
-        given = (t.index_select(2, natural) for t in (query, key, value))
-        made = attention(*given, None, causal, scale, window=window, softcap=softcap, sink=sink)
-        output, logsumexp = (zigzag(t, 2, chunks) for t in made)
+    options = AttentionOptions(*given)
+    causal, scale, softcap, sink = options.causal, options.scale, options.softcap, options.sink
+    if _ordered_whole(query, key, mask, options):
+        natural = _natural(query.shape[-2], options.chunks, query.device)
+        ordered = (t.index_select(2, natural) for t in (query, key, value))
+        made = attention(*ordered, None, causal, scale, window=options.window, softcap=softcap, sink=sink)
+        output, logsumexp = (zigzag(t, 2, options.chunks) for t in made)
         return _laid_out(output, query, mask), logsumexp
-    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
+    if _fits_flash(query, key, value, mask, options):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
         output, logsumexp = found[0], found[1]
         if sink is not None:
             output, logsumexp = with_sink(output, logsumexp, sink)
         return _laid_out(output.to(query.dtype), query, mask), logsumexp
-    scores = _masked(_products(query, key, scale, softcap), mask, causal, first[2], window, chunks)
+    scores = _masked(_products(query, key, scale, softcap), mask, options)
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
-    if seed is not None:
-        shares = shares * _kept(scores, dropout, seed, first)
+    if options.seed is not None:
+        shares = shares * _kept(scores, options.dropout, options.seed, options.first)
     output = shares @ _for_each_query_head(value, query).to(scores.dtype)
     if sink is not None:
         output, logsumexp = with_sink(output, logsumexp, sink)
@@ -161,33 +150,34 @@ def attention_backward(
     mask: Tensor | None,
     output: Tensor,
     logsumexp: Tensor,
-    causal: bool,
-    scale: float,
-    dropout: float = 0.0,
-    seed: Tensor | None = None,
-    first: Sequence[int] = (0, 0, 0),
-    window: int = 0,
-    softcap: float = 0.0,
-    chunks: int = 0,
+    *given: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none.
 
     A sink is in `output` and `logsumexp`.
     """
-    if _ordered_whole(query, key, mask, seed, chunks):
+    options = AttentionOptions(*given)
+    causal, scale, softcap, chunks = options.causal, options.scale, options.softcap, options.chunks
+    if _ordered_whole(query, key, mask, options):
         natural = _natural(query.shape[-2], chunks, query.device)
         dy, q, k, v, y, sums = (t.index_select(2, natural) for t in (gradient, query, key, value, output, logsumexp))
-        made = attention_backward(dy, q, k, v, None, y, sums, causal, scale, window=window, softcap=softcap)
+        made = attention_backward(dy, q, k, v, None, y, sums, causal, scale, window=options.window, softcap=softcap)
         dq, dk, dv = (rows_of_heads(zigzag(t, 2, chunks)) for t in made)
         return dq, dk, dv
-    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
-        return _flash_backward(gradient, query, key, value, output, logsumexp, causal, scale)
+    if _fits_flash(query, key, value, mask, options):
+        nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
+        dy = gradient if gradient.stride(-1) == 1 else gradient.contiguous()  # that of a sum is one number, expanded
+        sizes, seeds = (query.shape[-2], key.shape[-2], 0.0), (nothing, nothing.new_zeros(()))
+        saved = (dy, query, key, value, output, logsumexp, None, None, *sizes, causal, *seeds)
+        made = torch.ops.aten._scaled_dot_product_flash_attention_backward(*saved, scale=scale)
+        dq, dk, dv = map(rows_of_heads, made)
+        return dq, dk, dv
     products = _products(query, key, scale, softcap)
-    scores = _masked(products, mask, causal, first[2], window, chunks)
+    scores = _masked(products, mask, options)
     shares = torch.exp(scores - _finite(logsumexp.to(scores.dtype)))
     dy, y, q = (t.to(scores.dtype) for t in (gradient, output, query))
     k, v = (_for_each_query_head(t, query).to(scores.dtype) for t in (key, value))
-    kept = 1.0 if seed is None else _kept(scores, dropout, seed, first)
+    kept = 1.0 if options.seed is None else _kept(scores, options.dropout, options.seed, options.first)
     change = shares * (kept * (dy @ v.transpose(-2, -1)) - (dy * y).sum(-1, keepdim=True)) * scale
     if softcap:
         change = change * (1 - (products / softcap).square())
@@ -217,9 +207,9 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> No
         raise ValueError(f"a mask of attention of shape {list(mask.shape)} for scores of {list(scores)}")
 
 
-def _ordered_whole(query: Tensor, key: Tensor, mask: Tensor | None, seed: Tensor | None, chunks: int) -> bool:
+def _ordered_whole(query: Tensor, key: Tensor, mask: Tensor | None, options: AttentionOptions) -> bool:
     """Whether all of a sequence in zig-zag order is there: in natural order a fused kernel may compute it."""
-    return chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and seed is None
+    return options.chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and options.seed is None
 
 
 def _natural(length: int, chunks: int, device: torch.device) -> Tensor:
@@ -234,17 +224,17 @@ def _products(query: Tensor, key: Tensor, scale: float, softcap: float) -> Tenso
     return torch.tanh(products / softcap) * softcap if softcap else products
 
 
-def _masked(scores: Tensor, mask: Tensor | None, causal: bool, first_query: int, window: int, chunks: int) -> Tensor:
+def _masked(scores: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    if causal:
-        rows, columns = scores.shape[-2:]
+    if options.causal:
+        (rows, columns), first, window, chunks = scores.shape[-2:], options.first[2], options.window, options.chunks
         seen = torch.arange(columns, device=scores.device)
-        seeing = torch.arange(first_query, first_query + rows, device=scores.device)
+        seeing = torch.arange(first, first + rows, device=scores.device)
         if chunks:
             seen = zigzag_places(columns, chunks, scores.device)
-            seeing = seen[first_query : first_query + rows]
+            seeing = seen[first : first + rows]
         distance = seeing[:, None] - seen
         hidden = (distance < 0) | (distance >= window) if window else distance < 0
         scores = scores.masked_fill(hidden, -torch.inf)
@@ -303,16 +293,7 @@ def _laid_out(output: Tensor, query: Tensor, mask: Tensor | None) -> Tensor:
     return output.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
 
 
-def _fits_flash(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-    first: Sequence[int],
-    chunks: int,
-) -> bool:
+def _fits_flash(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, options: AttentionOptions) -> bool:
     """Whether torch's flash kernel computes exactly this call. With causal its queries must be as many as its keys."""
     size = query.shape[-1]
     return (
@@ -320,42 +301,10 @@ def _fits_flash(
         and query.dtype in (torch.float16, torch.bfloat16)
         and torch.cuda.get_device_capability(query.device) >= _FLASH_CAPABILITY
         and mask is None
-        and not dropout
-        and not chunks
-        and not (causal and (first[2] or query.shape[-2] != key.shape[-2]))
+        and not (options.dropout or options.window or options.softcap or options.chunks)
+        and not (options.causal and (options.first[2] or query.shape[-2] != key.shape[-2]))
         and all(t.stride(-1) == 1 for t in (query, key, value))
         and size == value.shape[-1]
         and size % _HEAD_MULTIPLE == 0
         and size <= _MOST_HEAD_SIZE
     )
-
-
-def _flash_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    output: Tensor,
-    logsumexp: Tensor,
-    causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
-    dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-        gradient if gradient.stride(-1) == 1 else gradient.contiguous(),  # that of a sum is one number, expanded
-        query,
-        key,
-        value,
-        output,
-        logsumexp,
-        None,
-        None,
-        query.shape[-2],
-        key.shape[-2],
-        0.0,
-        causal,
-        nothing,
-        nothing.new_zeros(()),
-        scale=scale,
-    )
-    return rows_of_heads(dq), rows_of_heads(dk), rows_of_heads(dv)

@@ -72,11 +72,19 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
-def flatten_outputs(result: object) -> tuple[Tensor, ...]:
+def called(kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    """The tensors that a call returns."""
+    if kind == "aten.view.default":
+        # The captured view was legal for the strides of the whole tensor; those of a shard or a copy may differ.
+        return (arguments[0].reshape(arguments[1]),)
+    return _flatten_outputs(overload(kind)(*arguments, **keywords))
+
+
+def _flatten_outputs(result: object) -> tuple[Tensor, ...]:
     """The result of an ATen call as a flat tuple of tensors; outputs that a mask disabled (None) are left out."""
     if isinstance(result, Tensor):
         return (result,)
     if isinstance(result, Sequence):
-        return tuple(t for part in result for t in flatten_outputs(part))
+        return tuple(t for part in result for t in _flatten_outputs(part))
     assert result is None, f"an operator returned {type(result).__name__}"
     return ()

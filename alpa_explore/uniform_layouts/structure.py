@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from alpa_explore.baselines.block_work import CapturedBlocks, parts_of
 from alpa_explore.graph import Operator, TrainingGraph
-from alpa_explore.graph.counts import LINEAR_SCANS, RECURRENCES, ROUTED, is_matrix_product, matrix_shapes, packet
+from alpa_explore.graph.counts import (
+    LINEAR_SCANS,
+    RECURRENCES,
+    ROUTED,
+    attention_options,
+    is_matrix_product,
+    matrix_shapes,
+    packet,
+)
 from alpa_explore.graph.loops import SCAN
 from alpa_explore.uniform_layouts.stages import Sizes
 
@@ -104,7 +112,7 @@ def _flops(operator: Operator) -> int:
     """Of the products of an operator; of causal attention as if nothing were masked by the diagonal."""
     name = packet(operator.kind)
     if name == _ATTENTION:
-        return operator.flops * (2 if operator.arguments[4] else 1)
+        return operator.flops * (2 if attention_options(name, operator.arguments).causal else 1)
     counted = is_matrix_product(operator.kind) or name in LINEAR_SCANS or operator.kind == SCAN
     return operator.flops if counted else 0
 

@@ -235,11 +235,12 @@ def _of_family(keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]
     capture = lru_cache(maxsize=None)(lambda key: captured_model(key)[0])
 
     def from_captures(keys: list[ModelKey]) -> list[tuple[ModelKey, TrainingGraph]]:
-        from alpa_explore.tracing.resizing.rescale import resize_decoder
+        from alpa_explore.tracing.resizing.rescale import rescale
 
-        wanted = keys[:1] + [replace(key, micro_batch=2 * key.micro_batch) for key in keys[: len(keys) > 1]]
-        captures = {_size(key): capture(key) for key in wanted}
-        return [(key, resize_decoder(captures, _size(key))) for key in keys]
+        if len(keys) < 2:
+            return [(key, capture(key)) for key in keys]
+        low, high = (capture(replace(keys[0], micro_batch=times * keys[0].micro_batch)) for times in (1, 2))
+        return [(key, rescale(low, high, key.micro_batch)) for key in keys]
 
     try:
         yield from from_captures(keys)
@@ -250,9 +251,3 @@ def _of_family(keys: list[ModelKey]) -> Iterator[tuple[ModelKey, TrainingGraph]]
                 yield from from_captures(some)
             except BatchError:
                 yield from ((key, capture(key)) for key in some)
-
-
-def _size(key: ModelKey) -> Any:
-    from alpa_explore.tracing.resizing.rescale import DecoderSize
-
-    return DecoderSize(samples=key.micro_batch, positions=1, words=1)

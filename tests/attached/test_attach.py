@@ -5,21 +5,30 @@ import os
 import secrets
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
 import alpa_explore as ax
 from alpa_explore.attached import cluster_of, tuning, worker_side
-from alpa_explore.attached.attach import calibrate
+from alpa_explore.attached.cluster_of import calibrate
 from alpa_explore.attached.connection import scheduler_of
 from alpa_explore.attached.hosts import Gpu
 from alpa_explore.errors import CancelledError, ClusterError, ExecutorError, OptionError
+from alpa_explore.execution.client import on_thread
 
 pytestmark = pytest.mark.distributed
+REPORTS: dict[int, Iterator[int]] = defaultdict(count)
+
+
+def turn(key: int) -> int:
+    """0 and 1 in turn; by its name, for what is sent to a worker is a copy."""
+    return next(REPORTS[key]) % 2
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +53,11 @@ def reported(monkeypatch):
     """Two hosts: each report of a worker has another network and name; `changes` replace more of the second's."""
 
     def report(**changes: Any) -> None:
-        describe, seen = worker_side.describe, iter(range(100))
+        describe, key = worker_side.describe, len(REPORTS)
+        REPORTS[key] = count()
 
         def other() -> dict[str, Any]:
-            number = next(seen) % 2
+            number = turn(key)
             return describe() | {"namespace": f"net{number}", "name": f"h{number}"} | (changes if number else {})
 
         monkeypatch.setattr(worker_side, "describe", other)
@@ -125,8 +135,8 @@ def test_a_listener_takes_nothing_from_a_stranger_and_a_closed_port_is_named() -
 
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
         port = await worker_side.listen("127.0.0.1", secret)
-        stranger = await worker_side.transferred("127.0.0.1", port, b"x" * worker_side.SECRET_BYTES)
-        return stranger, await worker_side.transferred("127.0.0.1", port, secret)
+        stranger = await on_thread(worker_side.transfer, "127.0.0.1", port, b"x" * worker_side.SECRET_BYTES)
+        return stranger, await on_thread(worker_side.transfer, "127.0.0.1", port, secret)
 
     stranger, friend = asyncio.run(both())
     assert stranger["fault"]
@@ -173,7 +183,7 @@ def test_a_calibration_on_a_worker_is_kept_for_machines_of_its_kind(cluster, tmp
         calibrate(cluster, replace(host, gpus=(Gpu(name="T4", uuid="1", memory_bytes=1, free_bytes=1),)), 1)
     assert not (tmp_path / "kept").exists()
 
-    async def measured(_kind: str, ranks: int, name: str, *_more: object) -> dict[str, Any]:
+    def measured(_kind: str, ranks: int, name: str, *_more: object) -> dict[str, Any]:
         return {"name": name, "device": {"like": "cpu", "launch_seconds": ranks * 1e-6}} | {
             key: {"bandwidth": 1e9, "latency_seconds": 1e-5} for key in ("inside_node", "between_nodes")
         }

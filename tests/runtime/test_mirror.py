@@ -4,7 +4,7 @@ import pytest
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.targets.mirror import Mirror, Pace, Piece, discard_seen, news
+from alpa_explore.runtime.targets.mirror import FilePiece, Mirror, Pace, discard_seen, news
 
 
 @pytest.fixture
@@ -99,5 +99,5 @@ def test_a_file_that_changes_while_it_is_sent_is_sent_anew(there, mirror) -> Non
 @pytest.mark.parametrize("path", ["../outside", "/etc/outside", "job/rank-0.pickle", "run.json"])
 def test_a_host_writes_only_files_of_its_own(path, mirror) -> None:
     with pytest.raises(RunError, match="none of its own"):
-        mirror.write(Piece(path=path, version="", offset=0, size=1, data=b"x"))
+        mirror.write(FilePiece(path=path, version="", offset=0, size=1, data=b"x"))
     assert texts(mirror.folder) == {}

@@ -5,7 +5,7 @@ import pytest
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import HostFacts
-from alpa_explore.runtime.targets.dask_workers import Share, silence
+from alpa_explore.runtime.targets.dask_workers import WorkerRanks, silence
 from alpa_explore.runtime.targets.mirror import Mirror
 
 LOST, GONE = tuning.WORKER_LOST_SECONDS, tuning.WORKER_GONE_SECONDS
@@ -31,7 +31,7 @@ def test_a_share_is_given_up_when_its_time_is_over(heard, known, scheduler, conn
     """Seconds since the worker answered, since the scheduler knew it, and since that answered itself."""
     now = 1000.0
     host = HostFacts(name="n", address="10.0.0.1", interface=None, machine="m", devices=1, visible=(), code="")
-    share = Share(
+    share = WorkerRanks(
         worker="w", first=0, count=1, host=host, mirror=Mirror(tmp_path), heard=now - heard, known=now - known
     )
     found = silence(share, now=now, scheduler_heard=now - scheduler, connected=connected)
@@ -43,7 +43,7 @@ def test_a_share_is_given_up_when_its_time_is_over(heard, known, scheduler, conn
 
 
 def test_a_worker_ends_its_ranks_when_the_launcher_has_been_silent_for_long(tmp_path) -> None:
-    share = dask_host.Share("run", str(tmp_path))
+    share = dask_host.HostedRun("run", str(tmp_path))
     share.heard = 50.0
     assert not share.unwatched(50.0 + tuning.WATCHED_SECONDS)
     assert share.unwatched(50.1 + tuning.WATCHED_SECONDS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alpa_explore.graph.counts import attention_backward_flops, attention_flops
+from alpa_explore.graph.counts import attention_flops
 from alpa_explore.models import build
 from alpa_explore.tracing.capture import capture
 from tests.tracing.autograd import assert_autograd
@@ -49,7 +49,7 @@ def test_flops_of_a_window_are_those_of_the_keys_that_queries_see(window):
     # Taken as an area, in which an entry on an edge counts half: of two edges one is counted, the other is not.
     pairs = seen - min(window, rows) / 2
     assert attention_flops(query, value, causal=True, window=window) == 4 * 2 * 8 * pairs
-    assert attention_backward_flops(query, value, causal=True, window=window) == 10 * 2 * 8 * pairs
+    assert attention_flops(query, value, causal=True, window=window, backward=True) == 10 * 2 * 8 * pairs
 
 
 @pytest.mark.slow

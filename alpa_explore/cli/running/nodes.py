@@ -100,7 +100,7 @@ def _attach(options: argparse.Namespace, address: str) -> Attached:
 
 
 def _calibrate(options: argparse.Namespace, attached: Attached) -> None:
-    from alpa_explore.attached.attach import calibrate
+    from alpa_explore.attached.cluster_of import calibrate
 
     cluster, host = attached.cluster(options.devices_per_node), attached.hosts[0]
     complain(f"calibrating {cluster.devices_per_node} devices of {host.name} (one to three minutes)")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -359,7 +360,7 @@ def user_error(error: Exception, rank: int, at: str) -> AlpaExploreError:
             f"Rank {rank} has no memory left",
             found=f"{at}: {text}",
             remedy="Plan for devices with this memory (`memory_bytes` of the cluster's device), or for more of them; "
-            f"the rank holds {_held(rank)}.",
+            f"the rank holds {units.bytes_(getrusage(RUSAGE_SELF).ru_maxrss * 1024.0)} at most.",
         )
     if "EADDRINUSE" in str(error):
         return RunError(
@@ -368,12 +369,6 @@ def user_error(error: Exception, rank: int, at: str) -> AlpaExploreError:
             remedy="Launch again, or give a free one: MASTER_PORT in the environment of the script.",
         )
     return RunError(f"Rank {rank} failed", found=f"{at}: {text}", remedy="Its log has the whole trace.")
-
-
-def _held(rank: int) -> str:
-    import resource
-
-    return units.bytes_(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0) + " at most"
 
 
 def _follows(error: Exception) -> bool:

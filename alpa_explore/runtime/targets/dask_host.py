@@ -1,9 +1,9 @@
 """What runs on a Dask worker for the target `dask`: describe the host, receive a job, run its agent, send its reports.
 
 The launcher calls these functions on the worker's event loop (`Client.run`), so no slot of the worker is taken, and a
-worker that computes answers as well. What a run has on a worker is a `Share`, kept with the worker. Without a shared
-file system the files of the run are copied into the worker's local directory, and what the ranks write there is sent
-back by `exchange`. The agent is ended when the launcher has called neither it nor `alive` for
+worker that computes answers as well. What a run has on a worker is a `HostedRun`, kept with the worker. Without a
+shared file system the files of the run are copied into the worker's local directory, and what the ranks write there is
+sent back by `exchange`. The agent is ended when the launcher has called neither it nor `alive` for
 `tuning.WATCHED_SECONDS`; when the worker dies, the agent's standard input closes, and it ends.
 """
 
@@ -27,7 +27,7 @@ from alpa_explore.execution.hosts import machine, network
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import said, say
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
-from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
+from alpa_explore.runtime.targets.mirror import FilePiece, Seen, discard_seen, news
 from alpa_explore.runtime.targets.network import interface_of
 from alpa_explore.store.code_version import source_digest
 
@@ -61,7 +61,7 @@ class HostFacts:
 class Answer:
     """What a worker sends to the launcher."""
 
-    pieces: list[Piece]
+    pieces: list[FilePiece]
     more: bool
     """Whether pieces are left."""
     outcome: dict[str, Any] | None
@@ -82,7 +82,7 @@ async def facts(device: str, *, dask_worker: Any) -> HostFacts:
     )
 
 
-class Share:
+class HostedRun:
     """The part of a run that a worker has."""
 
     def __init__(self, name: str, local_directory: str) -> None:
@@ -152,7 +152,7 @@ def open_share(name: str, address: str, ports: tuple[int, ...] | None, *, dask_w
 
     The port, of the given ones or any; or why there is none.
     """
-    share = dask_worker.extensions[name] = Share(name, dask_worker.local_directory)
+    share = dask_worker.extensions[name] = HostedRun(name, dask_worker.local_directory)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in ports or (0,):
         try:
@@ -184,7 +184,7 @@ async def unreached(targets: Sequence[tuple[str, int]]) -> dict[tuple[str, int],
 
 def use_folder(name: str, folder: str, token: str, *, dask_worker: Any) -> bool:
     """Whether this worker sees the launcher's folder, in which `job/token` is; else make the folder of the copy."""
-    share: Share = dask_worker.extensions[name]
+    share: HostedRun = dask_worker.extensions[name]
     try:
         seen = (Path(folder) / "job" / "token").read_text(encoding="utf-8") == token
     except OSError:
@@ -198,7 +198,7 @@ def use_folder(name: str, folder: str, token: str, *, dask_worker: Any) -> bool:
 
 def put(name: str, path: str, offset: int, data: bytes, *, dask_worker: Any) -> None:
     """Write bytes of a file of the copy."""
-    share: Share = dask_worker.extensions[name]
+    share: HostedRun = dask_worker.extensions[name]
     target = share.copy / path
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("r+b" if offset else "wb") as stream:
@@ -215,7 +215,7 @@ def start(
 
 def alive(name: str, stop: bool, *, dask_worker: Any) -> None:
     """The launcher still watches, though a large answer may be under way; it may say `stop`."""
-    share: Share | None = dask_worker.extensions.get(name)
+    share: HostedRun | None = dask_worker.extensions.get(name)
     if share is not None:
         share.heard = time.monotonic()
         if stop:
@@ -227,7 +227,7 @@ def exchange(
 ) -> Answer:
     """Send at most `limit` bytes of what is new to the launcher, and take its word: `stop`, that it still watches, and
     its `words` about checkpoints with their steps."""
-    share: Share | None = dask_worker.extensions.get(name)
+    share: HostedRun | None = dask_worker.extensions.get(name)
     if share is None:
         return Answer(pieces=[], more=False, outcome={"state": "restarted"})
     share.heard = time.monotonic()
@@ -247,7 +247,7 @@ def exchange(
 
 def forget(name: str, *, dask_worker: Any) -> None:
     """The run is over: end what still runs, and remove the copy of its folder."""
-    share: Share | None = dask_worker.extensions.pop(name, None)
+    share: HostedRun | None = dask_worker.extensions.pop(name, None)
     if share is not None:
         share.forget()
 

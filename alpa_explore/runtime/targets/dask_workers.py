@@ -44,7 +44,7 @@ _LOOK = "Look at the log of the worker."
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Share:
+class WorkerRanks:
     """What one worker has of a run."""
 
     worker: str
@@ -68,7 +68,9 @@ class Share:
         return f"{self.worker} on {self.host.name}"
 
 
-def silence(share: Share, *, now: float, scheduler_heard: float, connected: bool) -> tuple[bool, str, str, str] | None:
+def silence(
+    share: WorkerRanks, *, now: float, scheduler_heard: float, connected: bool
+) -> tuple[bool, str, str, str] | None:
     """(whether its worker is lost, what, found, remedy) where a share must be given up at `now`, else None.
 
     `scheduler_heard`: when the scheduler last answered; `connected`: whether its connection is open. Seconds of one
@@ -107,7 +109,7 @@ class DaskRanks:
         self._client = self._connection.enter_context(connected(scheduler))
         self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
-        self._shares: list[Share] = []
+        self._shares: list[WorkerRanks] = []
         self._tasks: list[Future[None]] = []
         self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
@@ -117,7 +119,7 @@ class DaskRanks:
             used = deal_ranks(list(only or self._client.nthreads()), world)
             host_of = described(self._client, used, device)
             self._shares = [
-                Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
+                WorkerRanks(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
                 for worker, first, count in used
             ]
             self._start(ports)
@@ -204,11 +206,11 @@ class DaskRanks:
         self._tasks += [asyncio.run_coroutine_threadsafe(self._ask(share), loop) for share in shares]
         self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
-    def _send(self, shares: list[Share]) -> None:
+    def _send(self, shares: list[WorkerRanks]) -> None:
         """Send the files of their ranks to workers that do not see the folder."""
         needed = json.loads((self.folder / "job" / "files.json").read_text(encoding="utf-8"))
 
-        async def to(share: Share) -> None:
+        async def to(share: WorkerRanks) -> None:
             ranks = range(share.first, share.first + share.count)
             pace = Pace()
             files = dict.fromkeys(path for rank in ranks for path in needed[str(rank)])
@@ -228,7 +230,7 @@ class DaskRanks:
 
         self._client.sync(to_all)
 
-    def _gpus(self, share: Share) -> str | None:
+    def _gpus(self, share: WorkerRanks) -> str | None:
         """The GPUs of a worker that sees those of another worker, too; None where it takes the first it sees."""
         same = [s for s in self._shares if s.host.machine == share.host.machine]
         if self._device != "cuda" or same == [share]:
@@ -237,7 +239,7 @@ class DaskRanks:
         seen = share.host.visible or tuple(map(str, range(share.host.devices)))
         return ",".join(seen[first : first + share.count])
 
-    def _all(self, call: Callable[[Share], tuple[Any, ...]]) -> dict[str, Any]:
+    def _all(self, call: Callable[[WorkerRanks], tuple[Any, ...]]) -> dict[str, Any]:
         """Worker -> the result of a call there, at the same time on all."""
 
         async def gathered() -> list[Any]:
@@ -249,7 +251,7 @@ class DaskRanks:
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return await call(self._client, worker, function, *arguments)
 
-    async def _talk(self, share: Share) -> None:
+    async def _talk(self, share: WorkerRanks) -> None:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
         while share.outcome is None and not self._ended:
             began = time.monotonic()
@@ -275,7 +277,7 @@ class DaskRanks:
             elif not answer.more:
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
 
-    async def _ask(self, share: Share) -> None:
+    async def _ask(self, share: WorkerRanks) -> None:
         """Note that a worker is there. It also says to the worker that the launcher is."""
         while share.outcome is None and not self._ended:
             with contextlib.suppress(ExecutorError):  # `poll` says so when it has lasted

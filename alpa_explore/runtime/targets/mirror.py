@@ -25,7 +25,7 @@ Seen = Mapping[str, tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class FilePiece:
     """Some bytes of a file."""
 
     path: str
@@ -38,9 +38,9 @@ class Piece:
     data: bytes = field(repr=False)
 
 
-def news(folder: Path, seen: Seen, limit: int) -> tuple[list[Piece], bool]:
+def news(folder: Path, seen: Seen, limit: int) -> tuple[list[FilePiece], bool]:
     """(pieces of at most `limit` bytes together that the launcher has not seen, whether there is more)."""
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     for path, relative in _files(folder):
         try:
             with path.open("rb") as stream:
@@ -58,7 +58,7 @@ def news(folder: Path, seen: Seen, limit: int) -> tuple[list[Piece], bool]:
         except FileNotFoundError:  # replaced or removed just now
             continue
         limit -= len(data)
-        pieces.append(Piece(path=relative, version=version, offset=offset, size=status.st_size, data=data))
+        pieces.append(FilePiece(path=relative, version=version, offset=offset, size=status.st_size, data=data))
         if offset + len(data) < status.st_size:
             return pieces, True
     return pieces, False
@@ -99,7 +99,7 @@ class Mirror:
         self.folder = folder
         self.seen: dict[str, tuple[str, int]] = {}
 
-    def write(self, piece: Piece) -> None:
+    def write(self, piece: FilePiece) -> None:
         """Write a piece. OSError where the disk is full; RunError for a path outside the folder."""
         relative = PurePosixPath(piece.path)
         if relative.is_absolute() or ".." in relative.parts or relative.parts[0] in _SENT:

@@ -77,6 +77,16 @@ def find_target(
             found=f"{given!r} with the target {name}",
             remedy="Give the target kubernetes, or leave them out.",
         )
+
+    def start(folder: Path, plan: Plan, device: str, only: tuple[str, ...] | None = None) -> Ranks:
+        return DaskRanks(folder, rank_count(plan), scheduler, device, meeting, only)
+
+    def left(plan: Plan, device: str, lost: tuple[str, ...]) -> Left:
+        """The hosts that answer and reach each other, as many as the plan needs."""
+        nodes, per_node = plan.cluster.nodes, plan.cluster.devices_per_node
+        nodes, per_node, workers, names = hosts_left(scheduler, device, nodes, per_node, lost)
+        return Left(nodes=nodes, devices_per_node=per_node, hosts=names, start=partial(start, only=workers))
+
     targets = {
         "local": Target(check=check_devices, start=_start_here, left=_all_left),
         "torchrun": Target(check=_anywhere, start=partial(write_torchrun, ports=meeting)),
@@ -87,8 +97,8 @@ def find_target(
         ),
         "dask": Target(
             check=lambda plan, device: check_workers(scheduler, rank_count(plan), device, meeting),
-            start=partial(_start_on, scheduler, meeting),
-            left=partial(_hosts_left, scheduler, meeting),
+            start=start,
+            left=left,
         ),
     }
     return targets[name]
@@ -107,25 +117,6 @@ def _all_left(plan: Plan, _device: str, _lost: tuple[str, ...]) -> Left:
     """This machine still has what it had."""
     nodes, devices = plan.cluster.nodes, plan.cluster.devices_per_node
     return Left(nodes=nodes, devices_per_node=devices, hosts="", start=_start_here)
-
-
-def _start_on(
-    scheduler: Any,
-    ports: tuple[int, ...] | None,
-    folder: Path,
-    plan: Plan,
-    device: str,
-    only: tuple[str, ...] | None = None,
-) -> Ranks:
-    return DaskRanks(folder, rank_count(plan), scheduler, device, ports, only)
-
-
-def _hosts_left(scheduler: Any, ports: tuple[int, ...] | None, plan: Plan, device: str, lost: tuple[str, ...]) -> Left:
-    """The hosts that answer and reach each other, as many as the plan needs."""
-    cluster = plan.cluster
-    nodes, devices, workers, names = hosts_left(scheduler, device, cluster.nodes, cluster.devices_per_node, lost)
-    start = partial(_start_on, scheduler, ports, only=workers)
-    return Left(nodes=nodes, devices_per_node=devices, hosts=names, start=start)
 
 
 def _anywhere(_plan: Plan, _device: str) -> None:

@@ -11,7 +11,7 @@ import torch
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
-from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.aten import run_on_meta
 from alpa_explore.tracing.symbols import overload
 
 Placements: TypeAlias = tuple[int, ...]
@@ -137,12 +137,9 @@ class ShapeRun:
 
     def _shapes(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]] | str:
         """Shapes of the outputs, or the error message."""
+        dtypes = {i: t.dtype for i, t in enumerate(self._inputs)}
         try:
-            given = {
-                i: torch.empty(shape, dtype=getattr(torch, tensor.dtype), device="meta")
-                for i, (shape, tensor) in enumerate(zip(shapes, self._inputs, strict=True))
-            }
-            return [tuple(t.shape) for t in run_operator(self._operator, given, "meta")]
+            return [tuple(t.shape) for t in run_on_meta(self._operator, dict(enumerate(shapes)), dtypes)[1]]
         except Exception as error:  # an operator may reject illegal shards with any exception class
             return short(error)
 

@@ -17,7 +17,7 @@ from alpa_explore.graph import Operator, Symbol, Tensor, leaves
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.shapes import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
-from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.aten import run_on_meta, run_operator
 
 _UNBOUNDED = 2**31
 """An argument from this value on means 'to the end' (slice), and is kept."""
@@ -72,13 +72,9 @@ def related_sizes(operator: Operator, inputs: Sequence[Tensor], small: Mapping[i
 
 @torch.no_grad()
 def _runs_on_shapes(operator: Operator, inputs: Sequence[Tensor], small: Mapping[int, int]) -> bool:
-    shapes = [reduced_tensor(t, small).shape for t in inputs]
-    given = {
-        place: torch.empty(shape, dtype=getattr(torch, tensor.dtype), device="meta")
-        for place, (shape, tensor) in enumerate(zip(shapes, inputs, strict=True))
-    }
+    shapes = {place: reduced_tensor(t, small).shape for place, t in enumerate(inputs)}
     try:
-        run_operator(reduced_operator(operator, small), given, "meta")
+        run_on_meta(reduced_operator(operator, small), shapes, {place: t.dtype for place, t in enumerate(inputs)})
     except Exception:  # an operator may reject shapes with any exception class
         return False
     return True

@@ -12,16 +12,17 @@
 
 Blocks are merged exactly (`tracing.attention_blocks`); a block that the mask or a window hides is not computed.
 
-The operator's arguments end with: mask?, (in the backward pass output, logsumexp,) and `Options`, among them the
-positions of the first sample, head and query.
+The operator's arguments end with: mask?, (in the backward pass output, logsumexp,) and `AttentionOptions`, among them
+the positions of the first sample, head and query.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore.graph import Argument, Ref, Symbol
+from alpa_explore.graph.counts import AttentionOptions
 from alpa_explore.sharding.local.steps import LocalCall, Shard, StepWriter, accumulator
-from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES, Options
+from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES
 
 _HEADS, _POSITIONS = 1, 2
 """Dims of queries, keys, values and outputs."""
@@ -31,7 +32,7 @@ _BLOCK, _BLOCK_BACKWARD = "alpa_explore.attention_block.default", "alpa_explore.
 def context_attention(shard: Shard, steps: StepWriter, axis: int) -> LocalCall:
     """(q, k, v, mask?, *options) -> (output, logsumexp)."""
     query, key, value, mask = steps.arguments[:4]
-    options = Options(*steps.arguments[4:])
+    options = AttentionOptions(*steps.arguments[4:])
     if shard.strategy.factors[axis] == ULYSSES:
         to_heads = [_to_heads(steps, t, axis) for t in (query, key, value)]
         own = options._replace(sink=_own_sink(shard, steps, options.sink, axis))
@@ -54,7 +55,7 @@ def context_attention(shard: Shard, steps: StepWriter, axis: int) -> LocalCall:
 def context_attention_backward(shard: Shard, steps: StepWriter, axis: int) -> LocalCall:
     """(dy, q, k, v, mask?, output, logsumexp, *options) -> (dq, dk, dv)."""
     gradient, query, key, value, mask, output, sums = steps.arguments[:7]
-    options = Options(*steps.arguments[7:])
+    options = AttentionOptions(*steps.arguments[7:])
     if shard.strategy.factors[axis] == ULYSSES:
         gradient, query, key, value, output, sums = (
             _to_heads(steps, t, axis) for t in (gradient, query, key, value, output, sums)
@@ -101,7 +102,7 @@ class _Block:
     masked: tuple[int, int] | None = None
     """These keys in the whole sequence, where the mask has an entry for each."""
 
-    def place(self, options: Options) -> tuple[Argument, ...]:
+    def place(self, options: AttentionOptions) -> tuple[Argument, ...]:
         """The arguments of the operator from `causal` on."""
         window = options.window if self.diagonal else 0
         return self.diagonal, options.scale, self.rows, self.columns, self.before, window, options.softcap
@@ -116,10 +117,9 @@ class _Block:
 class _Context:
     """What one device of a ring, or with queries in zig-zag order, computes at each visit of keys."""
 
-    def __init__(self, shard: Shard, steps: StepWriter, axis: int, options: Options) -> None:
+    def __init__(self, shard: Shard, steps: StepWriter, axis: int, options: AttentionOptions) -> None:
         self.steps, self.axis, self.causal = steps, axis, options.causal is True
-        self.window = options.window if isinstance(options.window, int) else 0
-        self.chunks = options.chunks if isinstance(options.chunks, int) else 0
+        self.window, self.chunks = options.window, options.chunks
         self.factor = shard.strategy.factors[axis]
         self.size, self.own = shard.mesh_shape[axis], shard.coordinate[axis]
         first = len(shard.outputs) - 2  # the gradient of the output comes first in the backward pass
@@ -137,7 +137,7 @@ class _Context:
         return self._ordered(value, back) if self.factor == RING_ZIGZAG and not self.chunks else _made(value)
 
     def _ordered(self, value: Argument, back: bool) -> Ref:
-        order = [chunk for i in range(self.size) for chunk in (i, 2 * self.size - 1 - i)]
+        order = _chunks(2 * self.size, 0, 2 * self.size)
         if back:
             order = [order.index(chunk) for chunk in range(len(order))]
         return self.steps.permute(_made(value), self.axis, _POSITIONS, tuple(order))
@@ -154,7 +154,7 @@ class _Context:
         half = self.rows // 2
         if self.factor == QUERIES_ZIGZAG:
             blocks = []
-            for number, chunk in enumerate((self.own, 2 * self.size - 1 - self.own)):
+            for number, chunk in enumerate(_chunks(2 * self.size, self.own, 2)):
                 rows, start = (number * half, (number + 1) * half), chunk * half
                 blocks += [_Block(rows, (0, start)), _Block(rows, (start, start + half), diagonal=True)]
             return blocks
@@ -231,7 +231,7 @@ def _own_sink(shard: Shard, steps: StepWriter, sink: Argument, axis: int) -> Arg
     return steps.call("aten.slice.Tensor", sink, 0, start, start + count)
 
 
-def _first(shard: Shard, options: Options, axis: int) -> tuple[int, int, int]:
+def _first(shard: Shard, options: AttentionOptions, axis: int) -> tuple[int, int, int]:
     """The first sample and head, on which what dropout drops depends."""
     if options.seed is None:
         return 0, 0, 0
@@ -273,7 +273,7 @@ def _placed(shard: Shard, steps: StepWriter, causal: int) -> tuple[Argument, ...
     argument. The first input has samples, query heads and queries as its first dims."""
     spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
     first = tuple(shard.block(spec, dim) * shape[dim] for dim in range(3))
-    options = Options(*steps.arguments[causal:])
+    options = AttentionOptions(*steps.arguments[causal:])
     if options.seed is None:
         first = (0, 0, first[2] if options.causal is True else 0)
     return (*steps.arguments[:causal], *options.given(first)) if any(first) else steps.arguments

@@ -243,9 +243,7 @@ def _embedding_backward(shard: Shard, steps: StepWriter) -> LocalCall:
 
 def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> tuple[Argument, Argument]:
     """(indices relative to the device's first row, a mask [..., 1] of those on other devices, which are set to 0)."""
-    shifted = steps.call("aten.sub.Tensor", indices, first)
-    before, after = steps.call("aten.lt.Scalar", shifted, 0), steps.call("aten.ge.Scalar", shifted, rows)
-    foreign = steps.call("aten.bitwise_or.Tensor", before, after)
+    shifted, foreign = steps.relative(indices, first, rows)
     local = steps.call("aten.masked_fill.Scalar", shifted, foreign, 0)
     return local, steps.call("aten.unsqueeze.default", foreign, -1)
 

@@ -7,6 +7,7 @@ Every device first tells the others how many come (`counts`); the all-to-alls of
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from alpa_explore.graph import Argument, Ref
 from alpa_explore.graph.counts import ROUTED, packet
@@ -60,7 +61,7 @@ class _Held:
 
     def __init__(self, shard: Shard) -> None:
         place = ROUTED[packet(shard.operator.kind)].matrices
-        self.spec = spec = shard.strategy.inputs[place]
+        spec = shard.strategy.inputs[place]
         self.own = shard.input_shape(place)[0]
         self.first = shard.block(spec, 0) * self.own
         self.last_bias = not any(c and placement > 0 for c, placement in zip(shard.coordinate, spec, strict=True))
@@ -68,17 +69,10 @@ class _Held:
         self.group = shard.synced_axes()
         """The axes along which rows travel."""
         sizes = [range(shard.mesh_shape[axis]) for axis in self.group]
-        self.firsts = tuple(
-            self._first(shard, dict(zip(self.group, places, strict=True))) for places in itertools.product(*sizes)
-        )
+        devices = (dict(zip(self.group, places, strict=True)) for places in itertools.product(*sizes))
+        coordinates = (tuple(there.get(axis, at) for axis, at in enumerate(shard.coordinate)) for there in devices)
+        self.firsts = tuple(replace(shard, coordinate=c).block(spec, 0) * self.own for c in coordinates)
         """The first expert of each device of the group, in the order of its collectives."""
-
-    def _first(self, shard: Shard, changed: dict[int, int]) -> int:
-        block = 0
-        for axis, placement in enumerate(self.spec):
-            if placement == 0:
-                block = block * shard.mesh_shape[axis] + changed.get(axis, shard.coordinate[axis])
-        return block * self.own
 
     def placed(self, steps: StepWriter, rows: Ref, chosen: Argument, weights: Argument, *, summed: bool = True) -> Ref:
         return steps.call("alpa_explore.experts_placed.default", rows, chosen, weights, self.firsts, self.own, summed)

@@ -185,6 +185,12 @@ class StepWriter:
         """`value`, of dtype `source`, in dtype `target`; no step where they are equal."""
         return value if source == target else self.call("aten._to_copy.default", value, dtype=Symbol("dtype", target))
 
+    def relative(self, numbers: Argument, first: int, count: int) -> tuple[Ref, Ref]:
+        """(numbers counted from `first`, a mask of those that are none of the `count` numbers from there on)."""
+        shifted = self.call("aten.sub.Tensor", numbers, first)
+        before, after = self.call("aten.lt.Scalar", shifted, 0), self.call("aten.ge.Scalar", shifted, count)
+        return shifted, self.call("aten.bitwise_or.Tensor", before, after)
+
     def finish(self, outputs: list[Ref], draws: tuple[int, ...] | None = None) -> LocalCall:
         """The LocalCall of all steps so far, with the values that are its outputs."""
         return LocalCall(steps=tuple(self._steps), outputs=tuple(r.tensor for r in outputs), draws=draws)

@@ -219,9 +219,7 @@ def _own_targets(shard: Shard, steps: StepWriter, scores: int, targets: Argument
         return targets, ignored
     count = shard.input_shape(scores)[_CLASSES]
     first = shard.block(shard.strategy.inputs[scores], _CLASSES) * count
-    shifted = steps.call("aten.sub.Tensor", targets, first)
-    before, after = steps.call("aten.lt.Scalar", shifted, 0), steps.call("aten.ge.Scalar", shifted, count)
-    foreign = steps.call("aten.bitwise_or.Tensor", before, after)
+    shifted, foreign = steps.relative(targets, first, count)
     if cast(int, ignored) >= 0:  # a class; a negative number is foreign to every device already
         foreign = steps.call("aten.bitwise_or.Tensor", foreign, steps.call("aten.eq.Scalar", targets, ignored))
     return steps.call("aten.masked_fill.Scalar", shifted, foreign, _FOREIGN), _FOREIGN

@@ -13,9 +13,9 @@ heads for positions, while the operator runs (`sharding.local.context`). The sof
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from alpa_explore.graph import Argument, Operator, Ref, Tensor
+from alpa_explore.graph import Operator, Ref, Tensor
+from alpa_explore.graph.counts import attention_options
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import Splits, Tensors, broadcast_dim, each_other_dim, einsum, kinds
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
@@ -25,45 +25,21 @@ QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES = "queries", "queries-zigzag
 CONTEXT = frozenset((RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES))
 """The factors under which devices exchange something inside the operator."""
 
-_FORWARD_CAUSAL, _BACKWARD_CAUSAL = 4, 7
-"""Position of the argument that says whether the mask is causal; see `Options` for those behind it."""
-
-
-class Options(NamedTuple):
-    """The last arguments of the operator (`tracing.attention`), of which those with a default may be missing."""
-
-    causal: Argument
-    scale: Argument
-    dropout: Argument = 0.0
-    seed: Argument = None
-    first: Argument = (0, 0, 0)
-    window: Argument = 0
-    softcap: Argument = 0.0
-    chunks: Argument = 0
-    sink: Argument = None
-    """Of the forward operator alone."""
-
-    def given(self, first: Argument) -> tuple[Argument, ...]:
-        """As arguments, with these first positions; the backward operator has no sink."""
-        options = tuple(self._replace(first=first))
-        return options if self.sink is not None else options[:-1]
-
 
 def attention(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?, sink?) -> (output, logsumexp)."""
-    return _splits(operator, inputs, outputs, _FORWARD_CAUSAL)
+    return _splits(operator, inputs, outputs, backward=False)
 
 
 def attention_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, q, k, v, mask?, output, logsumexp, seed?) -> (dq, dk, dv)."""
-    return _splits(operator, inputs, outputs, _BACKWARD_CAUSAL)
+    return _splits(operator, inputs, outputs, backward=True)
 
 
-def _splits(operator: Operator, inputs: Tensors, outputs: Tensors, causal: int) -> Splits:
-    backward = causal == _BACKWARD_CAUSAL
+def _splits(operator: Operator, inputs: Tensors, outputs: Tensors, *, backward: bool) -> Splits:
     query, key = inputs[backward : backward + 2]
-    mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[causal - 1 - 2 * backward], Ref) else ()
-    options = Options(*operator.arguments[causal:])
+    mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[3 + backward], Ref) else ()
+    options = attention_options(operator.kind, operator.arguments)
     seeds = (REPLICATE,) if isinstance(options.seed, Ref) else ()
     sinks = isinstance(options.sink, Ref)
     is_causal = options.causal is True
@@ -79,9 +55,8 @@ def _splits(operator: Operator, inputs: Tensors, outputs: Tensors, causal: int) 
         of_sink = (0 if dim == 1 else REPLICATE,) * sinks
         return Split(factor, size, (*read, *seeds, *of_sink), (dim, dim), ramp=ramp)
 
-    chunks = options.chunks if isinstance(options.chunks, int) else 0
     heads, shared_heads, rows, columns = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
-    window = options.window if isinstance(options.window, int) else 0
+    chunks, window = options.chunks, options.window
     ramp = min(window / rows, 1.0) if is_causal and window and rows == columns else float(is_causal)
     parts, ring = rows, RING
     if chunks:  # parts of the sequence in zig-zag order have the same to do, and no tensor changes its order

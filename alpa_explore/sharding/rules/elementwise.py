@@ -12,6 +12,7 @@ from alpa_explore.sharding.rules.factors import (
     elementwise,
     kinds,
     pending_sum,
+    with_pending_sum,
 )
 from alpa_explore.sharding.spec import REPLICATE, is_floating
 
@@ -54,8 +55,8 @@ def linear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     Not through x + 1: every device would add the 1.
     """
     splits = elementwise(inputs, outputs)
-    passes = all(is_floating(t.dtype) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
-    return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
+    adds_a_number = operator.kind.split(".")[1] in ("add", "sub", "rsub") and len(operator.inputs) < 2
+    return splits if adds_a_number else with_pending_sum(splits, inputs, outputs)
 
 
 def bilinear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
@@ -66,18 +67,11 @@ def bilinear(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     doubles the number of strategies.
     """
     splits = elementwise(inputs, outputs)
-    if not (inputs and is_floating(outputs[0].dtype) and is_floating(inputs[0].dtype) and _first_is_tensor(operator)):
+    floating = inputs and is_floating(outputs[0].dtype) and is_floating(inputs[0].dtype)
+    if not (floating and operator.arguments and isinstance(operator.arguments[0], Ref)):
         return splits
     scaled = len(inputs) == 1 or (inputs[1].elements == 1 and operator.inputs[0] != operator.inputs[1])
     return (*splits, *(pending_sum(inputs, outputs, (0,)) if scaled else ()))
-
-
-def _adds_a_number(operator: Operator) -> bool:
-    return operator.kind.split(".")[1] in ("add", "sub", "rsub") and len(operator.inputs) < 2
-
-
-def _first_is_tensor(operator: Operator) -> bool:
-    return bool(operator.arguments) and isinstance(operator.arguments[0], Ref)
 
 
 _LINEAR = tuple(

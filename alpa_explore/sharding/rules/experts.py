@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules.factors import Splits, Tensors, kinds
+from alpa_explore.sharding.rules.factors import Splits, Tensors, kinds, nonempty
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
@@ -56,25 +56,23 @@ def _matrices(operator: Operator, inputs: tuple[Tensor, ...]) -> _Matrices:
 def experts(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(tokens, chosen, weights, matrices…, biases…) -> (combined, rows, hidden)."""
     own = _matrices(operator, inputs)
-    splits = (
+    return nonempty(
         Split("tokens", inputs[0].shape[0], (0, 0, 0, *own.all(REPLICATE)), (0, 0, 0)),
         Split("experts", own.experts, (*_WHOLE, *own.all(0)), (PARTIAL, 1, 1)),
         Split("inner", own.inner, (*_WHOLE, *own.inner_dims), (PARTIAL, REPLICATE, 2)),
         _exchanging(inputs, own, (0, 0, 0, *own.all(0)), (0, 0, 1)),
     )
-    return tuple(s for s in splits if s.size > 1)
 
 
 def experts_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(dy, chosen, weights, rows, hidden, matrices…, biases…) -> (dtokens, dweights, of matrices…, of biases…)."""
     own = _matrices(operator, inputs)
-    splits = (
+    return nonempty(
         Split("tokens", inputs[0].shape[0], (0, 0, 0, 0, 0, *own.all(REPLICATE)), (0, 0, *own.all(PARTIAL))),
         Split("experts", own.experts, (*_WHOLE, 1, 1, *own.all(0)), (*_SUMMED, *own.all(0))),
         Split("inner", own.inner, (*_WHOLE, REPLICATE, 2, *own.inner_dims), (*_SUMMED, *own.inner_dims)),
         _exchanging(inputs, own, (0, 0, 0, 0, 1, *own.all(0)), (0, 0, *own.all(0))),
     )
-    return tuple(s for s in splits if s.size > 1)
 
 
 def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...], made: tuple[int, ...]) -> Split:

@@ -142,6 +142,11 @@ def along(
     )
 
 
+def nonempty(*splits: Split) -> Splits:
+    """Those whose loop dim is larger than 1."""
+    return tuple(s for s in splits if s.size > 1)
+
+
 def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Collection[int] | None = None) -> Splits:
     """A pending sum that passes through a linear operator: the inputs at `summed` (all by default) are PARTIAL."""
     places = range(len(inputs)) if summed is None else summed

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from alpa_explore.graph import Operator
-from alpa_explore.sharding.rules.factors import Splits, Tensors, each_plane, einsum, from_factors, kinds
+from alpa_explore.sharding.rules.factors import Splits, Tensors, each_plane, einsum, from_factors, kinds, nonempty
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 from alpa_explore.units import DTYPE_BYTES
@@ -43,10 +43,6 @@ def aten_grouped_mm(operator: Operator, inputs: Tensors, outputs: Tensors) -> Sp
     )
 
 
-def _nonempty(*splits: Split) -> Splits:
-    return tuple(s for s in splits if s.size > 1)
-
-
 def convolution(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
     """(x, weight, bias?): batch and output channels are spatial, input channels are reduced (ungrouped only).
 
@@ -58,12 +54,12 @@ def convolution(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits
     batch = Split("batch", x.shape[0], (0, *(REPLICATE,) * (len(inputs) - 1)), (0,))
     transposed, groups = operator.arguments[6], cast(int, operator.arguments[8])
     if transposed is True:
-        return _nonempty(batch)
+        return nonempty(batch)
     if groups > 1:
-        return _nonempty(batch, Split("groups", groups, (1, 0, *((0,) if bias else ())), (1,)))
+        return nonempty(batch, Split("groups", groups, (1, 0, *((0,) if bias else ())), (1,)))
     out = Split("out", weight.shape[0], (REPLICATE, 0, *((0,) if bias else ())), (1,))
     into = Split("in", weight.shape[1], (1, 1, *((REPLICATE,) if bias else ())), (PARTIAL,))
-    return _nonempty(batch, out, into)
+    return nonempty(batch, out, into)
 
 
 def convolution_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
@@ -77,13 +73,13 @@ def convolution_backward(operator: Operator, inputs: Tensors, outputs: Tensors) 
     batch = Split("batch", x.shape[0], (0, 0, REPLICATE), of_outputs(0, PARTIAL, PARTIAL))
     groups = cast(int, operator.arguments[9])
     if operator.arguments[7] is True:
-        return _nonempty(batch)
+        return nonempty(batch)
     if groups > 1:
-        return _nonempty(batch, Split("groups", groups, (1, 1, 0), of_outputs(1, 0, 0)))
+        return nonempty(batch, Split("groups", groups, (1, 1, 0), of_outputs(1, 0, 0)))
     out = Split("out", weight.shape[0], (1, REPLICATE, 0), of_outputs(PARTIAL, 0, 0))
     into = Split("in", weight.shape[1], (REPLICATE, 1, 1), of_outputs(1, 1, REPLICATE))
     # With an `in` split every device computes the whole bias gradient: legal, and only that small work is replicated.
-    return _nonempty(batch, out, into)
+    return nonempty(batch, out, into)
 
 
 _PRODUCTS = {

@@ -21,6 +21,7 @@ from alpa_explore.sharding.rules.factors import (
     einsum,
     elementwise,
     kinds,
+    nonempty,
     pending_sum,
 )
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
@@ -64,11 +65,10 @@ def _batch_norm(read: int, training: int) -> Rule:
         vectors = len(inputs) - read
         over_batch = tuple(0 if o.shape == shape else others for o in outputs)
         over_channels = tuple(1 if o.shape == shape else 0 for o in outputs)
-        splits = (
+        return nonempty(
             Split("batch", shape[0], (*(0,) * read, *(REPLICATE,) * vectors), over_batch, summed),
             Split("channels", shape[1], (*(1,) * read, *(0,) * vectors), over_channels),
         )
-        return tuple(s for s in splits if s.size > 1)
 
     return rule
 
@@ -171,7 +171,7 @@ def nll_forward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits
     rows = Split("batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), weight)
     own = (1, REPLICATE, *(0,) * weighs)
     classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), weight if weighs else ())
-    return tuple(s for s in (rows, classes) if s.size > 1)
+    return nonempty(rows, classes)
 
 
 def nll_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
@@ -183,7 +183,7 @@ def nll_backward(operator: Operator, inputs: Tensors, outputs: Tensors) -> Split
     gradient = 0 if operator.arguments[4] == _NONE else REPLICATE
     rows = Split("batch", scores.shape[0], (gradient, 0, 0, *(REPLICATE,) * (len(inputs) - 3)), (0,))
     classes = Split("classes", scores.shape[1], (REPLICATE, 1, REPLICATE, *(0,) * weighs, REPLICATE), (1,))
-    return tuple(s for s in (rows, classes) if s.size > 1)
+    return nonempty(rows, classes)
 
 
 _WHOLE_DIMS = """

@@ -14,7 +14,6 @@ from torch.nn import functional
 from alpa_explore.models.routed_experts import Gate
 from alpa_explore.tracing.custom import wide
 
-aten = torch.ops.aten
 _ALIGNMENT_BYTES = 16
 """Of the rows that torch's grouped product takes."""
 
@@ -77,11 +76,11 @@ def gradients(
     first = experts.inputs_first
     scaled = (dy * weights).to(dy.dtype)
     unweighted = _products(dy, experts.matrices[-1], counts, flipped=first)
-    inner = experts.gate.inner(hidden)
+    inner, of_gate = torch.func.vjp(experts.gate.inner, hidden)  # type: ignore[misc]  # three values with has_aux alone
     dweights = (inner.to(weights.dtype) * unweighted).sum(-1, keepdim=True)
     if experts.biases and experts.last_bias:
         dweights = dweights + (_each_row(experts.biases[-1], counts) * dy.to(weights.dtype)).sum(-1, keepdim=True)
-    dhidden = _gate_backward(experts.gate, (unweighted * weights).to(dy.dtype), hidden)
+    (dhidden,) = of_gate((unweighted * weights).to(dy.dtype))
     ups = torch.split(dhidden, experts.hidden_widths, -1)
     drows = torch.zeros(len(dy), 1, dtype=weights.dtype, device=dy.device)
     for part, matrix in zip(ups, experts.matrices, strict=False):
@@ -164,38 +163,3 @@ def _each_row(bias: Tensor, counts: list[int]) -> Tensor:
 def _sums(part: Tensor, counts: list[int]) -> Tensor:
     """For every expert the sum of its rows."""
     return torch.stack([rows.sum(0, dtype=wide(part.dtype)) for rows in torch.split(part, counts)])
-
-
-def _gate_backward(gate: Gate, dinner: Tensor, hidden: Tensor) -> Tensor:
-    """The gradient of `hidden`, given that of `gate.inner(hidden)`."""
-    given, up = gate.parts(hidden)
-    cut = given.clamp(max=gate.limit) if gate.limit else given
-    if up is None:
-        dgate = dinner
-        dup = None
-    else:
-        cut_up = up.clamp(-gate.limit, gate.limit) if gate.limit else up
-        dgate = dinner * (cut_up + gate.shift)
-        dup = dinner * (gate._replace(layout="plain").inner(given))
-        if gate.limit:
-            dup = dup * (up.abs() <= gate.limit)
-    dgate = _activation_backward(gate.activation, dgate, cut * gate.alpha)
-    if gate.limit:
-        dgate = dgate * (given <= gate.limit)
-    return gate.joined(dgate, dup)
-
-
-def _activation_backward(name: str, dy: Tensor, x: Tensor) -> Tensor:
-    match name:
-        case "silu":
-            made: Tensor = aten.silu_backward(dy, x)
-        case "gelu":
-            made = aten.gelu_backward(dy, x)
-        case "gelu_tanh":
-            made = aten.gelu_backward(dy, x, approximate="tanh")
-        case "relu":
-            made = aten.threshold_backward(dy, x, 0)
-        case _:
-            assert name == "relu2", name
-            made = dy * 2 * functional.relu(x)
-    return made

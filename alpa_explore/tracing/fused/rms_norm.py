@@ -68,11 +68,6 @@ def _fits_fused(x: Tensor, weight: Tensor | None) -> bool:
     return x.is_cuda and (weight is None or weight.dtype == x.dtype)
 
 
-def default_epsilon(dtype: torch.dtype) -> float:
-    """What torch adds to the mean square where a call gives no ε."""
-    return float(torch.finfo(wide(dtype)).eps)
-
-
 def fits(x: Tensor, normalised: tuple[int, ...], weight: Tensor | None) -> bool:
     """Whether the operator computes a call; others (nested tensors, shapes that do not match) are left to torch."""
     if x.is_nested or not x.is_floating_point() or not normalised or math.prod(x.shape) == 0:

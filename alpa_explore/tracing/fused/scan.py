@@ -14,7 +14,7 @@ from torch import Tensor
 from alpa_explore.graph import Symbol
 from alpa_explore.graph.loops import LoopBody, load_body
 from alpa_explore.tracing.custom import operator
-from alpa_explore.tracing.symbols import flatten_outputs, from_symbol, overload, to_torch
+from alpa_explore.tracing.symbols import called, from_symbol, to_torch
 
 _Tensors = Sequence[Tensor]
 
@@ -65,15 +65,10 @@ def scan(
 def _run(body: LoopBody, values: dict[int, Tensor]) -> None:
     """Add the results of one step to its inputs."""
     for call in body.operators:
-        arguments = [to_torch(a, values) for a in call.arguments]
-        if call.kind == "aten.view.default":
-            # The view was legal for the strides of the whole tensor; those of a shard may differ.
-            made: tuple[Tensor, ...] = (arguments[0].reshape(arguments[1]),)
-        else:
-            keywords = {name: to_torch(a, values) for name, a in call.keywords}
-            if not call.inputs:
-                keywords["device"] = values[0].device
-            made = flatten_outputs(overload(call.kind)(*arguments, **keywords))
+        keywords = {name: to_torch(a, values) for name, a in call.keywords}
+        if not call.inputs:
+            keywords["device"] = values[0].device
+        made = called(call.kind, [to_torch(a, values) for a in call.arguments], keywords)
         values.update(zip(call.outputs, made, strict=True))
 
 

@@ -58,7 +58,7 @@ def flatten_example(
         )
     division = divide(example_inputs, loss)
     leaves_by_path, structure = pytree.tree_flatten_with_path((division.arguments, division.keywords, division.targets))
-    forward = _parameter_names(model)
+    forward = list(inspect.signature(model.forward).parameters)
     named_leaves = [(_name(path, forward), leaf) for path, leaf in leaves_by_path]
     for name, leaf in named_leaves:
         if type(leaf).__module__ == "numpy":
@@ -108,10 +108,6 @@ def _holds_tensors(value: object, depth: int = 4) -> bool:
     elif isinstance(value, list | tuple | set | frozenset):
         parts += value
     return any(_holds_tensors(part, depth - 1) for part in parts)
-
-
-def _parameter_names(model: nn.Module) -> list[str]:
-    return list(inspect.signature(model.forward).parameters)
 
 
 def _name(path: Any, forward: list[str]) -> str:

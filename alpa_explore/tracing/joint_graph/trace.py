@@ -191,7 +191,6 @@ def as_traced() -> Iterator[None]:
         stack.enter_context(whole_scans())
         stack.enter_context(passed_checks())
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # parts that the model compiles are traced, too
-        stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.
         stack.enter_context(patch.object(logging.getLogger("torch._subclasses.fake_tensor"), "disabled", True))
@@ -215,27 +214,20 @@ def _trace_once(run: Run, tensors: Sequence[Tensor]) -> JointGraph:
 
 
 @contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Attention that is not one operator as products and a softmax, without casts to fp32 for 16-bit inputs."""
-    before = bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())  # type: ignore[no-untyped-call]  # torch has no annotation
-    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+def _plain_kernels() -> Iterator[None]:
+    """Attention that is not one operator as products and a softmax, without casts to fp32 for 16-bit inputs; nothing by
+    oneDNN: its fused LSTM exists on CPUs only; without it one with projections is traced as products."""
+    cuda = torch.backends.cuda
+    # Not torch.backends.mkldnn.flags, which sets all flags and warns about missing GPUs.
+    casts, one_dnn = cuda.fp16_bf16_reduction_math_sdp_allowed(), torch._C._get_mkldnn_enabled()  # type: ignore[no-untyped-call]  # torch has no annotation
+    cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    torch._C._set_mkldnn_enabled(False)
     try:
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
-        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
-
-
-@contextmanager
-def _plain_kernels() -> Iterator[None]:
-    """Without oneDNN: its fused LSTM exists on CPUs only; without it one with projections is traced as products."""
-    before = torch._C._get_mkldnn_enabled()
-    # Not torch.backends.mkldnn.flags, which sets all flags and warns about missing GPUs.
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
+        cuda.allow_fp16_bf16_reduction_math_sdp(bool(casts))
+        torch._C._set_mkldnn_enabled(one_dnn)
 
 
 def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], step: _Step) -> JointGraph:

@@ -15,27 +15,24 @@ The result equals a capture at n unless:
   `batches` compares one rescaled graph with a capture.
 
 In all but the last case BatchError names the case.
-
-A decoder is also given other positions and words (`resize_decoder`), from captures that differ in one of these each. A
-size that differs in one of them is affine in that one. A size that differs with samples and with positions is taken to
-be a · samples · positions + b, and must then agree with both captures. The captures must have one structure, so that
-whatever torch does with sizes of 1 would show.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
-
-import torch
 
 from alpa_explore.errors import BatchError
 from alpa_explore.graph import Argument, Operator, Ref, Tensor, TrainingGraph, counts, verify
 from alpa_explore.graph.loops import SCAN, body_between
 from alpa_explore.graph.operator import operator_signature
-from alpa_explore.tracing.aten import operator_flops, run_operator
+from alpa_explore.tracing.aten import operator_flops, run_on_meta
 from alpa_explore.tracing.operators.drafts import SAME_IF_SAME_SHAPE
 from alpa_explore.tracing.symbols import to_torch
+
+OPTIMIZER = "optimizer."
+"""How the kinds of update operators begin (`tracing.optimizers`)."""
 
 
 def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGraph:
@@ -46,60 +43,38 @@ def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGr
     assert 0 < low.samples < high.samples, "two captures at different sizes, the smaller one first"
     if samples in (low.samples, high.samples):
         return low if samples == low.samples else high
-    return resized((low, high), _Line(low.samples, high.samples, samples), samples)
-
-
-OPTIMIZER = "optimizer."
-"""How the kinds of update operators begin (`tracing.optimizers`)."""
-
-
-class SizeRule(Protocol):
-    """How a size follows from those of some captures."""
-
-    def at(self, sizes: tuple[int, ...], where: str) -> int:
-        """The size, from that of each capture. BatchError where it does not follow."""
-
-    def error(self, reason: str) -> BatchError:
-        """Why the graph does not follow from the captures."""
-
-
-def resized(captures: Sequence[TrainingGraph], rule: SizeRule, samples: int) -> TrainingGraph:
-    """The graph whose every size follows by `rule` from those of `captures`, which differ in sizes alone."""
-    first = captures[0]
-    for other in captures[1:]:
-        _check_structure(first, other)
-    tensors = tuple(_tensor(rule, alike) for alike in zip(*(graph.tensors for graph in captures), strict=True))
-    moved = {t.index for t, a in zip(tensors, first.tensors, strict=True) if t.shape != a.shape}
+    rule = _Line(low.samples, high.samples, samples)
+    _check_structure(low, high)
+    tensors = tuple(_tensor(rule, a, b) for a, b in zip(low.tensors, high.tensors, strict=True))
+    moved = {t.index for t, a in zip(tensors, low.tensors, strict=True) if t.shape != a.shape}
     counter = _Counter(tensors)
     operators = []
-    for alike in zip(*(graph.operators for graph in captures), strict=True):
-        a = alike[0]
-        same = all(o.arguments == a.arguments and o.keywords == a.keywords for o in alike)
-        if same and moved.isdisjoint((*a.inputs, *a.outputs)):
+    for a, b in zip(low.operators, high.operators, strict=True):
+        if (a.arguments, a.keywords) == (b.arguments, b.keywords) and moved.isdisjoint((*a.inputs, *a.outputs)):
             operators.append(a)
             continue
-        keywords = zip(*(o.keywords for o in alike), strict=True)
+        keywords = zip(a.keywords, b.keywords, strict=True)
         operator = replace(
             a,
-            arguments=tuple(_argument(rule, x, a) for x in zip(*(o.arguments for o in alike), strict=True)),
-            keywords=tuple((same[0][0], _argument(rule, tuple(x for _, x in same), a)) for same in keywords),
+            arguments=tuple(_argument(rule, x, y, a) for x, y in zip(a.arguments, b.arguments, strict=True)),
+            keywords=tuple((name, _argument(rule, x, y, a)) for (name, x), (_, y) in keywords),
         )
         if a.kind in SAME_IF_SAME_SHAPE:
-            kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (first.tensors, tensors)]
+            kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (low.tensors, tensors)]
             if kept[0] != kept[1]:
                 raise rule.error(f"{a.name} ({a.kind}) would change nothing, or no longer do so")
         if a.kind.startswith(OPTIMIZER):  # keeps state between steps, and costs the same for every element
-            old, new = first.tensors[a.outputs[0]].elements, tensors[a.outputs[0]].elements
+            old, new = low.tensors[a.outputs[0]].elements, tensors[a.outputs[0]].elements
             flops, size = a.flops * new // old, a.bytes_accessed * new // old
         else:
             flops, size = counter(operator, rule)
         operators.append(replace(operator, flops=flops, bytes_accessed=size))
     graph = replace(
-        first,
+        low,
         tensors=tensors,
         operators=tuple(operators),
         samples=samples,
-        tokens=rule.at(tuple(graph.tokens for graph in captures), "the number of tokens"),
+        tokens=rule.at(low.tokens, high.tokens, "the number of tokens"),
     )
     return verify(graph)
 
@@ -112,8 +87,8 @@ class _Line:
     high: int
     samples: int
 
-    def at(self, sizes: tuple[int, ...], where: str) -> int:
-        a, b = sizes
+    def at(self, a: int, b: int, where: str) -> int:
+        """The size at `samples`, from those at `low` and `high`. BatchError where it does not follow."""
         if a == b:
             return a
         value = a + Fraction(b - a, self.high - self.low) * (self.samples - self.low)
@@ -162,30 +137,26 @@ def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
         )
 
 
-def _tensor(rule: SizeRule, alike: tuple[Tensor, ...]) -> Tensor:
-    first = alike[0]
-    if all(tensor.shape == first.shape for tensor in alike):
-        return first
-    where = f"a dim of {first.name}"
-    return replace(first, shape=tuple(rule.at(sizes, where) for sizes in zip(*(t.shape for t in alike), strict=True)))
+def _tensor(rule: _Line, a: Tensor, b: Tensor) -> Tensor:
+    if a.shape == b.shape:
+        return a
+    where = f"a dim of {a.name}"
+    return replace(a, shape=tuple(rule.at(x, y, where) for x, y in zip(a.shape, b.shape, strict=True)))
 
 
-def _argument(rule: SizeRule, values: tuple[Argument, ...], operator: Operator) -> Argument:
-    first, where = values[0], f"an argument of {operator.name} ({operator.kind})"
-    parts = [value for value in values if isinstance(value, tuple)]
-    if len(parts) == len(values) and len({len(part) for part in parts}) == 1:
-        return tuple(_argument(rule, alike, operator) for alike in zip(*parts, strict=True))
-    if all(type(value) is type(first) and (value == first or (value != value and first != first)) for value in values):
-        return first
-    sizes = tuple(value for value in values if type(value) is int)
-    if len(sizes) == len(values):
-        return rule.at(sizes, where)
-    texts = [value for value in values if isinstance(value, str)]
-    if operator.kind == SCAN and len(texts) == len(values):
-        body = body_between(texts, lambda sizes: rule.at(sizes, where))
+def _argument(rule: _Line, a: Argument, b: Argument, operator: Operator) -> Argument:
+    where = f"an argument of {operator.name} ({operator.kind})"
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return tuple(_argument(rule, x, y, operator) for x, y in zip(a, b, strict=True))
+    if type(a) is type(b) and (a == b or (a != a and b != b)):  # nan is unlike itself
+        return a
+    if type(a) is int and type(b) is int:
+        return rule.at(a, b, where)
+    if operator.kind == SCAN and isinstance(a, str) and isinstance(b, str):
+        body = body_between(a, b, lambda x, y: rule.at(x, y, where))
         if body is not None:
             return body
-    raise rule.error(f"{where} is {' and '.join(f'{value!r:.40}' for value in values)} there, and is not a size")
+    raise rule.error(f"{where} is {a!r:.40} and {b!r:.40} there, and is not a size")
 
 
 class _Counter:
@@ -195,22 +166,19 @@ class _Counter:
         self.tensors = tensors
         self._counts: dict[object, tuple[int, int]] = {}
 
-    def __call__(self, operator: Operator, rule: SizeRule) -> tuple[int, int]:
+    def __call__(self, operator: Operator, rule: _Line) -> tuple[int, int]:
         """(FLOPs, bytes); BatchError when the operator does not return the assumed shapes."""
         key = operator_signature(operator, self.tensors)
         if key not in self._counts:
             self._counts[key] = self._run(operator, rule)
         return self._counts[key]
 
-    def _run(self, operator: Operator, rule: SizeRule) -> tuple[int, int]:
+    def _run(self, operator: Operator, rule: _Line) -> tuple[int, int]:
         read, made = [[self.tensors[t] for t in side] for side in (operator.inputs, operator.outputs)]
         assert not any(isinstance(a, Ref) and a.tensor not in operator.inputs for a in operator.arguments)
-        values = {
-            t.index: torch.empty(t.shape, dtype=getattr(torch, t.dtype), device="meta") for t in dict.fromkeys(read)
-        }
         where = f"{operator.name} ({operator.kind})"
         try:
-            outputs = run_operator(operator, values, "meta")
+            values, outputs = run_on_meta(operator, {t.index: t.shape for t in read}, {t.index: t.dtype for t in read})
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             raise rule.error(f"{where} rejects its arguments: {str(error).splitlines()[0]}") from error
         for tensor, output in zip(made, outputs, strict=True):
@@ -220,66 +188,3 @@ class _Counter:
             operator.kind, read, made, operator.arguments, [to_torch(a, values) for a in operator.arguments], outputs
         )
         return flops, counts.bytes_accessed(operator.kind, read, made, operator.arguments)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderSize:
-    """What decides on the sizes in a decoder's graph."""
-
-    samples: int
-    positions: int
-    words: int
-    """Of the vocabulary."""
-
-
-def resize_decoder(captures: Mapping[DecoderSize, TrainingGraph], size: DecoderSize) -> TrainingGraph:
-    """The graph at `size`. The first of `captures` is the base; each other one differs from it in samples, positions or
-    words. BatchError where they do not determine it."""
-    if size in captures:
-        return captures[size]
-    return resized(list(captures.values()), _Rule(list(captures), size), size.samples)
-
-
-class _Rule:
-    """Sizes at `size` from those of the captures, the base first."""
-
-    def __init__(self, captured: list[DecoderSize], size: DecoderSize) -> None:
-        self.captured, self.size = captured, size
-        base = captured[0]
-        self.axes = [
-            next(axis for axis in ("samples", "positions", "words") if getattr(other, axis) != getattr(base, axis))
-            for other in captured[1:]
-        ]
-        for axis in ("samples", "positions", "words"):
-            if getattr(size, axis) != getattr(base, axis) and axis not in self.axes:
-                raise self.error(f"no capture has other {axis}")
-
-    def at(self, sizes: tuple[int, ...], where: str) -> int:
-        base, first = self.captured[0], sizes[0]
-        slopes = {
-            axis: Fraction(value - first, getattr(other, axis) - getattr(base, axis))
-            for axis, other, value in zip(self.axes, self.captured[1:], sizes[1:], strict=True)
-            if value != first
-        }
-        if len(slopes) == 2 and "words" not in slopes:
-            each = slopes["samples"] / base.positions
-            if each != slopes["positions"] / base.samples:
-                raise self.error(f"{where} is no product of samples and positions: {', '.join(map(str, sizes))}")
-            grown = each * (self.size.samples * self.size.positions - base.samples * base.positions)
-        elif len(slopes) > 1:
-            raise self.error(f"{where} grows with {' and '.join(slopes)}: {', '.join(map(str, sizes))}")
-        else:
-            grown = sum(
-                ((getattr(self.size, axis) - getattr(base, axis)) * slope for axis, slope in slopes.items()), Fraction()
-            )
-        value = first + grown
-        if value.denominator != 1 or value < 1:
-            raise self.error(f"{where} would be {float(value):g}")
-        return int(value)
-
-    def error(self, reason: str) -> BatchError:
-        return BatchError(
-            f"The graph at {self.size} does not follow from its captures",
-            found=reason,
-            remedy="Capture the model at these sizes.",
-        )

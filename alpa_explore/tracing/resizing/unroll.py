@@ -1,8 +1,8 @@
 """The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them (or 3 and 5).
 
 A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update operators,
-each with its output tensors; parameters; what the forward pass writes. A row is a form (all its fields) with
-holes for numbers: tensor and operator numbers, and numbers inside names. With n periods the rows of each part are
+each with its output tensors; parameters; what the forward pass writes. A row has a form (all its fields) and
+numbers: those of tensors and operators, and numbers inside names. With n periods the rows of each part are
 
     head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
 
@@ -16,7 +16,7 @@ pass the gradient into the last block is not a sum.) That all further periods ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -41,42 +41,21 @@ _COUNTED = re.compile(r"(.*?)(_\d+)?(\..*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
-    """A number: an int, or the tensor of a Ref."""
-
-    ref: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A text with numbers between its parts; `counted`: the name of a node, whose suffix _0 is not written."""
-
-    parts: tuple[str, ...]
-    counted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuple:
-    """A tuple that holds numbers."""
-
-    parts: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A Tensor, Operator, Parameter or graph by its fields."""
-
-    type: type
-    parts: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
-    forms: tuple[_Value | str, ...]
+    form: str
+    """The parts with 0 in place of all numbers, as text."""
     numbers: tuple[int, ...]
+    parts: tuple[_Part, ...] = ()
+    """With the numbers of the capture."""
 
     def moved(self, steps: Iterable[int], times: int) -> _Row:
-        return _Row(self.forms, tuple(n + times * step for n, step in zip(self.numbers, steps, strict=True)))
+        return replace(self, numbers=tuple(n + times * step for n, step in zip(self.numbers, steps, strict=True)))
+
+    @property
+    def filled(self) -> tuple[Any, ...]:
+        """The parts with the row's own numbers."""
+        numbers = iter(self.numbers)
+        return tuple(_renumbered(part, lambda _: next(numbers)) for part in self.parts)
 
 
 def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = FEW) -> TrainingGraph | None:
@@ -86,7 +65,7 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = F
         rows = _continued(rows_of_few, rows_of_more, periods - begun)
         if rows is None:
             return None
-        parts.append([_filled(row) for row in rows])
+        parts.append([row.filled for row in rows])
     ((whole,),), weights, others, forward, backward, update, parameters, written = parts
     operator_rows = (*forward, *backward, *update)
     tensors = [tensor for row in (*weights, *others, *(row[1:] for row in operator_rows)) for tensor in row]
@@ -102,9 +81,9 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = F
 
 def continued_calls(few: Sequence[Call], more: Sequence[Call], periods: int, begun: int = FEW) -> list[Call] | None:
     """The same for the calls of one pass: forward or backward."""
-    rows_of_few, rows_of_more = ([_Row((text,), numbers) for text, numbers in calls] for calls in (few, more))
+    rows_of_few, rows_of_more = ([_Row(*call) for call in calls] for calls in (few, more))
     rows = _continued(rows_of_few, rows_of_more, periods - begun)
-    return None if rows is None else [(str(row.forms[0]), row.numbers) for row in rows]
+    return None if rows is None else [(row.form, row.numbers) for row in rows]
 
 
 def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
@@ -124,7 +103,7 @@ def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
 def _continued(few: Sequence[_Row], more: Sequence[_Row], added: int) -> list[_Row] | None:
     """The rows of one part with `added` more periods than `few`; None when the captures do not determine them."""
     size, odd = divmod(len(more) - len(few), MORE - FEW)
-    a, b = ([repr(row.forms) for row in rows] for rows in (few, more))  # compared as text, because 1 == 1.0 == True
+    a, b = ([row.form for row in rows] for rows in (few, more))  # as text, because 1 == 1.0 == True
     unlike = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(few))
     if odd or size < 0:
         return None
@@ -157,64 +136,46 @@ def _steps(before: Sequence[_Row], after: Sequence[_Row]) -> list[tuple[int, ...
     return [tuple(y - x for x, y in zip(a.numbers, b.numbers, strict=True)) for a, b in zip(before, after, strict=True)]
 
 
-def _row(*values: _Part) -> _Row:
+def _row(*parts: _Part) -> _Row:
     numbers: list[int] = []
-    return _Row(tuple(_value(value, numbers) for value in values), tuple(numbers))
+
+    def taken(number: int) -> int:
+        numbers.append(number)
+        return 0
+
+    # By fields: the own text of a graph leaves most of them out.
+    form = repr([[getattr(one, f.name) for f in fields(one)] for one in (_renumbered(p, taken) for p in parts)])
+    return _Row(form, tuple(numbers), parts)
 
 
-def _value(value: _Part, numbers: list[int]) -> _Value:
+def _renumbered(value: _Part, number: Callable[[int], int]) -> _Part:
+    """A Tensor, Operator, Parameter or graph with `number` of each number in it, in order."""
     counted = isinstance(value, Tensor) and value.kind in _NUMBERED
     counted |= isinstance(value, Operator) and not value.kind.startswith("optimizer.")
 
-    def form(field: str, part: Any) -> Any:
+    def changed(field: str, part: Any) -> Any:
         if isinstance(part, Ref):
-            numbers.append(part.tensor)
-            return _Hole(True)
+            return Ref(number(part.tensor))
         if field in _INDICES and type(part) is int:
-            numbers.append(part)
-            return _Hole(False)
+            return number(part)
         if field in _TEXTS and isinstance(part, str):
-            return _text(part, field == "name" and counted, numbers)
-        if isinstance(part, tuple):
-            before = len(numbers)
-            forms = tuple(form(field, p) for p in part)
-            return _Tuple(forms) if len(numbers) > before else part
-        return part
+            return _text(part, field == "name" and counted, number)
+        return tuple(changed(field, p) for p in part) if isinstance(part, tuple) else part
 
-    return _Value(type(value), {f.name: form(f.name, getattr(value, f.name)) for f in fields(value)})
+    return type(value)(**{f.name: changed(f.name, getattr(value, f.name)) for f in fields(value)})
 
 
-def _text(text: str, counted: bool, numbers: list[int]) -> _Text:
-    if counted:
-        match = _COUNTED.fullmatch(text)
-        assert match is not None
-        text = f"{match[1]}{match[2] or '_0'}{match[3] or ''}"
-    parts = _DIGITS.split(text)
-    numbers += map(int, parts[1::2])
-    return _Text(tuple(parts[::2]), counted)
+def _text(text: str, counted: bool, number: Callable[[int], int]) -> str:
+    """`counted`: the name of a node, whose suffix _0 is not written."""
+    base, count, rest = _counted(text) if counted else (text, "", "")
+    made = _DIGITS.sub(lambda digits: str(number(int(digits[0]))), f"{base}{count or '_0' * counted}{rest}")
+    if not counted:
+        return made
+    base, count, rest = _counted(made)
+    return f"{base}{count if count != '_0' else ''}{rest}"
 
 
-def _filled(row: _Row) -> tuple[Any, ...]:
-    """The values of a row: its forms with the numbers filled in."""
-    numbers = iter(row.numbers)
-    return tuple(
-        form.type(**{name: _fill(part, numbers) for name, part in form.parts.items()})
-        for form in row.forms
-        if isinstance(form, _Value)
-    )
-
-
-def _fill(part: Any, numbers: Iterator[int]) -> Any:
-    if isinstance(part, _Hole):
-        return Ref(next(numbers)) if part.ref else next(numbers)
-    if isinstance(part, _Tuple):
-        return tuple(_fill(p, numbers) for p in part.parts)
-    if isinstance(part, _Text):
-        first, *others = part.parts
-        text = first + "".join(f"{next(numbers)}{other}" for other in others)
-        if part.counted:
-            match = _COUNTED.fullmatch(text)
-            assert match is not None
-            text = f"{match[1]}{match[2] if match[2] != '_0' else ''}{match[3] or ''}"
-        return text
-    return part
+def _counted(name: str) -> tuple[str, str, str]:
+    match = _COUNTED.fullmatch(name)
+    assert match is not None
+    return match[1], match[2] or "", match[3] or ""

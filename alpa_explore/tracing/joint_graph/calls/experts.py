@@ -37,26 +37,18 @@ def as_one_operator(
     biases: Sequence[Tensor],
     gate: Gate,
     inputs_first: bool,
+    *,
+    as_given: bool = False,
 ) -> Tensor:
-    """What `models.routed_experts` returns, by one operator; in a region of autocast its products are in that dtype."""
-    (low,), matrices, biases = lowered(tokens), lowered(*matrices), lowered(*biases)
-    return _one_operator(low, chosen, weights, matrices, biases, gate, inputs_first).to(tokens.dtype)
-
-
-def _one_operator(
-    tokens: Tensor,
-    chosen: Tensor,
-    weights: Tensor,
-    matrices: Sequence[Tensor],
-    biases: Sequence[Tensor],
-    gate: Gate,
-    inputs_first: bool,
-) -> Tensor:
+    """What `models.routed_experts` returns, by one operator; in a region of autocast its products are in that dtype,
+    unless tensors are to be taken `as_given`."""
+    low = tokens
+    if not as_given:
+        (low,), matrices, biases = lowered(tokens), lowered(*matrices), lowered(*biases)
     options = (gate.activation, gate.layout, inputs_first, gate.limit, gate.alpha, gate.shift)
-    made: Tensor = operator.experts(
-        tokens, chosen, weights, list(matrices), list(biases), *options, 0, len(matrices[-1]), True
-    )[0]
-    return made
+    shard = 0, len(matrices[-1]), True
+    made: Tensor = operator.experts(low, chosen, weights, list(matrices), list(biases), *options, *shard)[0]
+    return made.to(tokens.dtype)
 
 
 @contextmanager
@@ -83,8 +75,8 @@ def _interface(found: Callable[..., Any]) -> Callable[..., Any]:
                 given: Tensor = kept(module, tokens, chosen, weights)
                 return given
             matrices, biases, gate = parts
-            whole = _one_operator if name == _AS_GIVEN else as_one_operator
-            return whole(tokens, chosen, weights, matrices, biases, gate, bool(module.is_transposed))
+            how = gate, bool(module.is_transposed)
+            return as_one_operator(tokens, chosen, weights, matrices, biases, *how, as_given=name == _AS_GIVEN)
 
         return run
 

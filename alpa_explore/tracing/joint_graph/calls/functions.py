@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from alpa_explore.tracing.custom import wide
 from alpa_explore.tracing.fused import ctc
 from alpa_explore.tracing.fused import rms_norm as norm
 
@@ -89,7 +90,7 @@ def rms_norm(
     normalised = tuple(normalized_shape)
     if not norm.fits(input, normalised, weight):
         return _BUILTIN_NORM(input, normalised, weight, eps)
-    added = norm.default_epsilon(input.dtype) if eps is None else float(eps)
+    added = float(torch.finfo(wide(input.dtype)).eps if eps is None else eps)
     normal: Tensor = norm.rms_norm(input, weight, added, len(normalised))[0]
     return normal
 

@@ -24,7 +24,7 @@ after the last step."""
 
 def lstm(input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...]:
     """What `torch.lstm` returns: outputs, last h, last c."""
-    if _projects(states, weights):
+    if not isinstance(states, Tensor) and states[0].shape[-1] != states[1].shape[-1]:  # h is smaller than c
         return torch.lstm(input, states, weights, *options)
     _refuse_packed(states)
     return _layers(_lstm, True, input, states, weights, *options)
@@ -116,10 +116,6 @@ CALLS: Mapping[Any, Callable[..., Any]] = {
     torch._VF._pack_padded_sequence: packed,
 }
 """torch's own functions, and what takes their place."""
-
-
-def _projects(states: Any, weights: Any) -> bool:
-    return not isinstance(states, Tensor) and states[0].shape[-1] != states[1].shape[-1]
 
 
 def _refuse_packed(third: Any) -> None:
