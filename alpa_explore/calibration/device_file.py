@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.calibration.kernel_fit import document, fit_kernels
+from alpa_explore.calibration.kernel_fit import fit_kernels
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.calibration.measurements import Measurements, Point
 from alpa_explore.cluster import Cluster, Device, Link, Software
@@ -80,7 +80,7 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
             "host_seconds": dict(measured.host_seconds),
             "groups": [list(astuple(g)) for g in measured.groups],
             "clocks": dict(measured.clocks),
-            "fitted": document(fits),
+            "fitted": [asdict(fit) for fit in fits],
         },
     }
 

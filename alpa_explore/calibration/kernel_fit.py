@@ -8,8 +8,8 @@ then those of attention.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,8 @@ def with_figures(device: Device, figures: Mapping[str, float]) -> Device:
     assert device.kernels is not None
     shares = {name.removeprefix("share."): value for name, value in figures.items() if name.startswith("share.")}
     others = {name: value for name, value in figures.items() if not name.startswith("share.")}
-    changed = KernelFigures(**{**_fields(device.kernels), **others, "shares": {**device.kernels.shares, **shares}})
-    return replace(device, kernels=changed)
-
-
-def _fields(figures: KernelFigures) -> dict[str, Any]:
-    return {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+    changed: Any = {**others, "shares": {**device.kernels.shares, **shares}}
+    return replace(device, kernels=replace(device.kernels, **changed))
 
 
 def product_kernel(product: Product) -> Kernel:
@@ -85,11 +81,6 @@ def attention_kernel(time: AttentionTime, *, backward: bool) -> Kernel:
         kind=KernelKind.ATTENTION_BACKWARD if backward else KernelKind.ATTENTION,
         sizes=(time.batch_heads, time.sequence, time.sequence, time.head),
     )
-
-
-def document(fits: Sequence[Fit]) -> list[dict[str, Any]]:
-    """The fits for a device file, where they stand beside the raw points."""
-    return [asdict(fit) for fit in fits]
 
 
 def _start(processors: int) -> KernelFigures:

@@ -21,7 +21,7 @@ from alpa_explore.calibration.measurements import Measurements
 from alpa_explore.calibration.measuring import kernels, links
 from alpa_explore.calibration.measuring.clock import Clock, clocks
 from alpa_explore.calibration.measuring.host_time import host_seconds
-from alpa_explore.calibration.measuring.identity import device_name, software_versions
+from alpa_explore.calibration.measuring.identity import attached_kind, device_name, software_versions
 from alpa_explore.errors import ExecutorError, OptionError
 
 
@@ -34,7 +34,7 @@ def measure(
 
     OptionError for devices that do not exist, ExecutorError where a rank fails.
     """
-    kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = attached_kind(kind)
     ranks = _checked(kind, ranks)
     if not run_seconds > 0:
         raise OptionError(
@@ -63,10 +63,6 @@ def measure(
 
 
 def _checked(kind: str, ranks: int | None) -> int:
-    if kind not in kernels.DTYPES:
-        raise OptionError("Unknown kind of device", found=repr(kind), remedy="Use 'cpu' or 'cuda'.")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
     available = torch.cuda.device_count() if kind == "cuda" else (os.cpu_count() or 1)
     if ranks is None:
         return available if kind == "cuda" else min(2, available)

@@ -10,7 +10,6 @@ A file of them is named behind a device: `1x8:h100+kernels.json`. It is a JSON o
 Seconds are those of the device for one call whose inputs are not in its caches.
 """
 
-import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from alpa_explore.errors import ClusterError
-from alpa_explore.store.read import parse_json, read_bytes
+from alpa_explore.store.read import conform, parse_json, read_bytes
 
 MOST_BYTES = 2**26
 _ADVICE = "Write it anew with `alpa-explore profile`."
@@ -164,29 +163,26 @@ def kernel_store_of(body: Mapping[str, Any], path: str) -> KernelStore:
     return KernelStore(**texts, kernels={kernel.name: kernel for kernel in kernels}, failed=failed)
 
 
-_TEXTS = ("name", "family", "dtype", "kind")
-_NUMBERS = ("flops", "bytes_accessed", "steps", "seconds", "host_seconds", "spread")
+_NUMBERS = dict.fromkeys(("flops", "bytes_accessed", "steps", "seconds", "host_seconds", "spread"), float)
+_FORM = {
+    **dict.fromkeys(("name", "family", "dtype", "kind"), str),
+    **_NUMBERS,
+    **{"matrix": bool, "sizes": [float] * 4},
+}
 
 
 def _kernel(path: str, place: int, entry: object) -> MeasuredKernel:
-    def is_number(value: object) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
     where = f"kernels[{place}]"
-    if not isinstance(entry, dict) or set(entry) != set(MeasuredKernel.__dataclass_fields__):
-        raise _fault(path, f"{where} does not have the fields of a kernel", _ADVICE)
-    sizes = entry["sizes"]
-    right = {
-        **{name: isinstance(entry[name], str) for name in _TEXTS},
-        **{name: is_number(entry[name]) for name in _NUMBERS},
-        "matrix": isinstance(entry["matrix"], bool),
-        "sizes": isinstance(sizes, list) and len(sizes) == 4 and all(map(is_number, sizes)),
-    }
-    if wrong := [name for name, is_right in right.items() if not is_right]:
-        raise _fault(path, f"{where}.{wrong[0]} is {str(entry[wrong[0]])[:60]!r}", _ADVICE)
-    if not entry["seconds"] or not entry["steps"]:
+    try:
+        body: dict[str, Any] = conform(entry, _FORM, where)
+    except ValueError as error:
+        raise _fault(path, str(error), _ADVICE) from error
+    sizes = tuple(map(float, body["sizes"]))
+    if body.keys() != _FORM.keys() or min(*sizes, *(body[name] for name in _NUMBERS)) < 0:
+        raise _fault(path, f"{where} is not a kernel: a key that it has not, or a negative number", _ADVICE)
+    if not body["seconds"] or not body["steps"]:
         raise _fault(path, f"{where} takes no time", _ADVICE)
-    return MeasuredKernel(**{**entry, "sizes": tuple(map(float, sizes))})
+    return MeasuredKernel(**{**body, "sizes": sizes})
 
 
 def _fault(path: str, found: str, remedy: str) -> ClusterError:

@@ -140,15 +140,7 @@ class Cluster:
 
     @classmethod
     def _of(cls, parts: ClusterParts, changes: dict[str, object]) -> Cluster:
-        nodes, per_node, device, within, between, levels = parts
-        cluster = cls(
-            nodes=nodes,
-            devices_per_node=per_node,
-            device=device,
-            inside_node=within,
-            between_nodes=between,
-            levels=levels,
-        )
+        cluster = cls(**parts._asdict())
         return cluster.with_changes(**changes) if changes else cluster
 
     @classmethod

@@ -63,6 +63,18 @@ class PricedOperator:
     launching: Floats | None = None
     """Host seconds to launch the collectives inside the operator, shape [strategies]; None where there are none."""
 
+    def only(self, places: Sequence[int]) -> PricedOperator:
+        """The operator with the strategies at these places."""
+        return replace(
+            self,
+            strategies=tuple(self.strategies[i] for i in places),
+            seconds=_read_only(self.seconds[places]),
+            input_specs=tuple(specs[places] for specs in self.input_specs),
+            output_specs=tuple(specs[places] for specs in self.output_specs),
+            output_bytes=tuple(_read_only(sizes[places]) for sizes in self.output_bytes),
+            launching=None if self.launching is None else self.launching[places],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
@@ -77,15 +89,8 @@ class CostModel:
     reused."""
     _whole: dict[int, tuple[PricedOperator, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
     """By the id of the first, which the value keeps alive."""
-    _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
-    """By the ids of two index arrays of one tensor; the value keeps them alive."""
-    _beside: dict[tuple[int, int, float], tuple[Floats, Ints, Ints]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
-    _stored_pairs: dict[tuple[int, int, float], tuple[Floats, Ints, Ints]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _pairs: dict[object, tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
+    """By the ids of two index arrays of one tensor, and what is asked of them; the value keeps them alive."""
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of an index array in `_specs`."""
@@ -114,7 +119,7 @@ class CostModel:
 
     def without_memo_of_pairs(self) -> CostModel:
         """The same model, whose memos of pairs of index arrays are empty: for arrays that are not used again."""
-        return replace(self, _pairs={}, _beside={}, _calls={}, _stored_pairs={})
+        return replace(self, _pairs={})
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
         """Seconds from each of `sources` to each of `targets`, shape [sources, targets].
@@ -136,11 +141,11 @@ class CostModel:
             return self.resharding(tensor, sources, targets)
         if together:
             bucket = together * DTYPE_BYTES[tensor.dtype]
-        key = id(sources), id(targets), bucket
-        if key not in self._stored_pairs:
+        key = "stored", id(sources), id(targets), bucket
+        if key not in self._pairs:
             seconds = self.reshard(tensor).in_buckets(bucket, together > 0, sources, targets)
-            self._stored_pairs[key] = _read_only(seconds), sources, targets
-        return self._stored_pairs[key][0]
+            self._pairs[key] = _read_only(seconds), sources, targets
+        return self._pairs[key][0]
 
     def as_summed(self, gradient: Tensor) -> Tensor:
         """A gradient in the elements in which replicas sum it once an iteration."""
@@ -152,22 +157,22 @@ class CostModel:
     def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
         """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software
         hides behind it, as far as it is long enough."""
-        key = id(sources), id(targets), product_seconds
-        if key not in self._beside:
+        key = "beside", id(sources), id(targets), product_seconds
+        if key not in self._pairs:
             share = self.device.software.tensor_overlap
             summed = self.reshard(tensor).all_reduce_seconds(sources, targets)
             seconds = self.resharding(tensor, sources, targets)
             hidden = np.where(seconds < UNREACHABLE, share * np.minimum(seconds - summed, product_seconds), 0.0)
-            self._beside[key] = _read_only(seconds - hidden), sources, targets
-        return self._beside[key][0]
+            self._pairs[key] = _read_only(seconds - hidden), sources, targets
+        return self._pairs[key][0]
 
     def launching(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
         """Host seconds to launch the collectives from each of `sources` to each of `targets`; as `resharding`."""
-        key = id(sources), id(targets)
-        if key not in self._calls:
+        key = "calls", id(sources), id(targets)
+        if key not in self._pairs:
             seconds = self.reshard(tensor).calls(sources, targets)
-            self._calls[key] = _read_only(seconds), sources, targets
-        return self._calls[key][0]
+            self._pairs[key] = _read_only(seconds), sources, targets
+        return self._pairs[key][0]
 
     def specs(self, tensor: Tensor, *, partial: bool) -> tuple[Ints, Floats]:
         """Indices of the legal specs of a tensor, and its bytes on one device under each."""
@@ -191,20 +196,7 @@ class CostModel:
         """An operator of `operator` with the one strategy that divides nothing."""
         if id(priced) not in self._whole:
             place = next(i for i, s in enumerate(priced.strategies) if all(factor == "-" for factor in s.factors))
-            only = slice(place, place + 1)
-            self._whole[id(priced)] = (
-                priced,
-                PricedOperator(
-                    strategies=priced.strategies[only],
-                    seconds=priced.seconds[only],
-                    input_specs=tuple(specs[only] for specs in priced.input_specs),
-                    output_specs=tuple(specs[only] for specs in priced.output_specs),
-                    output_bytes=tuple(sizes[only] for sizes in priced.output_bytes),
-                    how=priced.how,
-                    reason=priced.reason,
-                    launching=None if priced.launching is None else priced.launching[only],
-                ),
-            )
+            self._whole[id(priced)] = priced, priced.only([place])
         return self._whole[id(priced)][1]
 
     def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
@@ -303,11 +295,7 @@ class CostModel:
         if runs.any():  # else none is better than another
             seconds = np.where(runs, seconds, np.inf)
         kept = [place for place in _fastest(strategies, seconds) if seconds[place] < np.inf]
-        if len(kept) < len(strategies):
-            strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
-            read, made = ([places[kept] for places in side] for side in (read, made))
-            held = [_read_only(size[kept]) for size in held]
-        return PricedOperator(
+        priced = PricedOperator(
             strategies=strategies,
             seconds=_read_only(seconds),
             input_specs=tuple(read),
@@ -315,8 +303,9 @@ class CostModel:
             output_bytes=tuple(held),
             how=coverage.how,
             reason=coverage.reason,
-            launching=self._launching(operator, strategies),
         )
+        priced = priced if len(kept) == len(strategies) else priced.only(kept)
+        return replace(priced, launching=self._launching(operator, priced.strategies))
 
     def others(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> tuple[Kernel, ...]:
         """The kernels that an operator needs beside its own: its share of the casts of what it reads, where it computes

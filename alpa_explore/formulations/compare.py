@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -48,15 +47,11 @@ def compare_solvers(
     *,
     time_limit_seconds: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
-    partial: Callable[[Comparison], None] = lambda _: None,
-    cancel: threading.Event | None = None,
 ) -> Comparison:
-    """Solve `instance` by each of `solvers` (all by default); `progress` gets the name of each before it starts, and
-    `partial` the comparison so far after each.
+    """Solve `instance` by each of `solvers` (all by default); `progress` gets the name of each before it starts.
 
-    The mesh must have no axis of length 1. `auto` is always run, and first: it gives the optimum. Once `cancel` is set,
-    no further formulation is started, and the comparison has the rows so far. Raises OptionError for an unknown
-    formulation or a mesh without axes.
+    The mesh must have no axis of length 1. `auto` is always run, and first: it gives the optimum. Raises OptionError
+    for an unknown formulation or a mesh without axes.
     """
     requested = FORMULATIONS if solvers is None else tuple(dict.fromkeys(solvers))
     check_formulations(requested)
@@ -68,13 +63,7 @@ def compare_solvers(
     instance = replace(instance, stage=instance.stage.without_constraints())
     _warm_up(instance)
     with _frozen_heap():
-        comparison = None
-        for comparison in _compare(instance, requested, solvers is None, time_limit_seconds, progress):
-            partial(comparison)
-            if cancel is not None and cancel.is_set():
-                break
-    assert comparison is not None, "auto is always run"
-    return comparison
+        return _compare(instance, requested, solvers is None, time_limit_seconds, progress)
 
 
 def check_formulations(names: Sequence[str]) -> None:
@@ -90,8 +79,7 @@ def _compare(
     by_default: bool,
     time_limit_seconds: float | None,
     progress: Callable[[str], None],
-) -> Iterator[Comparison]:
-    """The comparison after each formulation."""
+) -> Comparison:
     progress("auto")
     started = time.perf_counter()
     stage_problem, problem = instance.build()
@@ -114,8 +102,12 @@ def _compare(
             build=build_seconds,
             solve=best.seconds,
         )
+    for name in requested:
+        if name != "auto" and name not in left_out:
+            progress(name)
+            rows[name] = _ROWS[name](frame)
     sizes = [len(costs) for costs in problem.node_costs]
-    so_far = Comparison(
+    return Comparison(
         mesh=instance.mesh,
         first=instance.stage.first,
         last=instance.stage.last,
@@ -126,15 +118,9 @@ def _compare(
         pairs=problem.variables,
         optimum_seconds=best.bound,
         proven=best.status is Status.OPTIMAL,
-        rows=tuple(rows.values()),
+        rows=tuple(rows[name] for name in requested if name in rows),
         left_out=tuple(name for name in requested if name in left_out),
     )
-    yield so_far
-    for name in requested:
-        if name != "auto" and name not in left_out:
-            progress(name)
-            rows[name] = _ROWS[name](frame)
-            yield replace(so_far, rows=tuple(rows[n] for n in requested if n in rows))
 
 
 def _warm_up(instance: StageInstance) -> None:

@@ -150,13 +150,7 @@ def without_unread(body: LoopBody) -> LoopBody:
 
 def renumbered(operator: Operator, index: int, number: Mapping[int, int]) -> Operator:
     """The operator at another place, with other numbers of its tensors."""
-    return replace(
-        operator.mapped(lambda part: Ref(number[part.tensor]) if isinstance(part, Ref) else part),
-        index=index,
-        name=f"step.{index}",
-        inputs=tuple(number[t] for t in operator.inputs),
-        outputs=tuple(number[t] for t in operator.outputs),
-    )
+    return replace(operator.renumbered(number), index=index, name=f"step.{index}")
 
 
 def body_between(low: str, high: str, size: Callable[[int, int], int]) -> str | None:

@@ -152,6 +152,12 @@ class Operator:
         keywords = tuple((name, mapped(value, change)) for name, value in self.keywords)
         return replace(self, arguments=mapped(self.arguments, change), keywords=keywords)
 
+    def renumbered(self, number: Mapping[int, int]) -> Operator:
+        """The same with other numbers of its tensors."""
+        refs = self.mapped(lambda part: Ref(number[part.tensor]) if isinstance(part, Ref) else part)
+        inputs, outputs = (tuple(number[tensor] for tensor in side) for side in (self.inputs, self.outputs))
+        return replace(refs, inputs=inputs, outputs=outputs)
+
 
 def leaves(argument: object) -> Iterator[Any]:
     """The parts of an argument that are no tuples, in order of appearance."""

@@ -2,8 +2,8 @@
 
 In the order to read them:
 
-- `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words.
-- `compared`: the schedules that are compared where none is named.
+- `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words; the
+  schedules that are compared where none is named.
 - `schedule_terms`: a schedule as the planner models it: its bubble, and the microbatches that a stage holds.
 - `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,
   writes the options into the latency table, and runs the DP.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -24,12 +25,12 @@ from typing import Any
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
-from alpa_explore.schedules.catalog import DUAL_PIPE
+from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED
 
 IDEAL = "ideal, as in the paper"
 """Stands beside every T that is Eq. 2 without sends."""
 AUTO = "auto"
-"""In place of a schedule: the planner compares those that the software runs (`inter_op.compared`). Its terms are those
+"""In place of a schedule: the planner compares those that the software runs (`compared`). Its terms are those
 of 1F1B, which exists for every pipeline."""
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
 """Fields that exclude partitions."""
@@ -146,7 +147,7 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], str]] = {
 def phrases(options: PipelineOptions) -> dict[str, str]:
     """Field -> its setting in words, for the screen; only fields that differ from their defaults."""
     cuts, tolerance = ", ".join(map(str, options.cuts)), options.imbalance_tolerance
-    interleaved = options.schedule == "interleaved-1f1b"
+    interleaved = options.schedule == INTERLEAVED
     words = {
         "cuts": f"stages begin at layer {cuts}" if cuts else "",
         "num_stages": f"{options.num_stages} stages" if options.num_stages else "",
@@ -305,3 +306,39 @@ def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int
             raise OptionError(
                 "A stage can have only one submesh", found=f"two for stage {stage}", remedy="Leave one of them out."
             )
+
+
+MOST_TURNS = 8
+"""Stages on a submesh that are compared: with more, each is short, and its sends are many. As
+`uniform_layouts.tuning.MOST_CHUNKS`."""
+
+
+def compared(
+    options: PipelineOptions, cluster: Cluster, num_layers: int, num_microbatches: int
+) -> tuple[PipelineOptions, ...]:
+    """The options with each schedule that is compared, 1F1B first; `options` alone where they name a schedule.
+
+    The others are those that the software runs. Interleaved schedules are compared for every number v of stages on a
+    submesh with which some pipeline of P submeshes divides the layers into P·v equal stages, up to `MOST_TURNS`.
+    DualPipe, which runs two copies of the model, has other sharding problems than the rest, and is not among them. The
+    paper's setting, and software whose schedules are not known, have 1F1B alone.
+    """
+    if options.schedule != AUTO:
+        return (options,)
+    first = replace(options, schedule=SCHEDULES[0])
+    asked = [first]
+    for name in cluster.software.schedules.split() if not options.paper else ():
+        turns = _turns(options, cluster, num_layers, num_microbatches) if name == INTERLEAVED else (None,)
+        for v in turns:
+            named = replace(options, schedule=name, stages_per_submesh=v or first.stages_per_submesh)
+            with suppress(OptionError):  # it does not exist for this pipeline
+                check_options(named, cluster, num_layers, num_microbatches)
+                if named.terms(1).copies == 1:
+                    asked.append(named)
+    return tuple(dict.fromkeys(asked))
+
+
+def _turns(options: PipelineOptions, cluster: Cluster, layers: int, b: int) -> tuple[int, ...]:
+    depths = (options.num_stages,) if options.num_stages else range(2, min(cluster.devices, layers // 2, b) + 1)
+    divided = {layers // depth for depth in depths if depth > 1 and layers % depth == 0 and b % depth == 0}
+    return tuple(v for v in range(2, MOST_TURNS + 1) if any(each % v == 0 for each in divided))

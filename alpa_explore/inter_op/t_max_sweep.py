@@ -18,7 +18,7 @@ pseudocode.
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -70,13 +70,7 @@ class Sweep:
         runs = sorted(self.runs, key=lambda run: run.first)
         for place, run in enumerate(runs):
             if run.first == self.best and not run.pruned:
-                runs[place] = SweepRun(
-                    first=run.first,
-                    end=run.end,
-                    iteration_seconds=run.iteration_seconds,
-                    pruned=False,
-                    reason="the best: " + run.reason,
-                )
+                runs[place] = replace(run, reason=f"the best: {run.reason}")
         return tuple(runs)
 
     @property

@@ -58,8 +58,7 @@ class FusedCausalAttention(nn.Module):
         super().__init__()
         self.key_heads, self.group = config.key_heads, config.heads // config.key_heads
         self.head = config.hidden // config.heads
-        width = (config.heads + 2 * config.key_heads) * self.head
-        self.qkv = nn.Linear(config.hidden, width, bias=config.bias)
+        self.qkv = nn.Linear(config.hidden, config.qkv_width, bias=config.bias)
         self.projection = nn.Linear(config.hidden, config.hidden, bias=config.bias)
 
     def forward(self, x_BSM: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:

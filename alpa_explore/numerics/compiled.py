@@ -158,7 +158,7 @@ def compilation_reported(report: Callable[[bool], None]) -> Iterator[None]:
             report(compiling)
 
     threading.Thread(target=pass_on, name="alpa-explore compilation", daemon=True).start()
-    counter = _Counter(reports.put)
+    counter = UnderWay(reports.put)
     listener = _listener(counter)
     try:
         with event.install_listener("numba:compile", listener):
@@ -168,7 +168,7 @@ def compilation_reported(report: Callable[[bool], None]) -> Iterator[None]:
         reports.put(None)
 
 
-def _listener(counter: _Counter) -> Any:
+def _listener(counter: UnderWay) -> Any:
     """numba's listener that tells `counter` of every compilation."""
     from numba.core import event
 
@@ -182,30 +182,31 @@ def _listener(counter: _Counter) -> Any:
     return Listener()
 
 
-class _Counter:
-    """Counts the compilations that are under way; one often starts others."""
+class UnderWay:
+    """Counts what is under way, one inside the other or on several threads: calls `changed(True)` when the first one
+    begins and `changed(False)` when the last one has ended."""
 
     def __init__(self, changed: Callable[[bool], None]) -> None:
         self._changed = changed
         self._lock = threading.Lock()
-        self._under_way = 0
+        self._count = 0
 
     def begin(self) -> None:
-        """A compilation begins."""
+        """One begins."""
         with self._lock:
-            self._under_way += 1
-            if self._under_way == 1:
+            self._count += 1
+            if self._count == 1:
                 self._changed(True)
 
     def end(self) -> None:
-        """A compilation has ended; it may have begun before the block."""
+        """One has ended; it may have begun before anything was counted."""
         with self._lock:
-            self._under_way -= 1
-            if self._under_way == 0:
+            self._count -= 1
+            if self._count == 0:
                 self._changed(False)
 
     def stop(self) -> None:
-        """Report the end of those that go on after the block."""
+        """Report the end of those that go on."""
         with self._lock:
-            if self._under_way > 0:
+            if self._count > 0:
                 self._changed(False)

@@ -29,20 +29,19 @@ def search_between(
     *,
     figures: Callable[[Point], Figures],
     solve_at: Callable[[float], Point | None],
-    is_wanted: Callable[[Point, Point], bool] = lambda _fast, _lean: True,
     may_solve: Callable[[], bool],
 ) -> None:
     """Solve between neighbouring corners of the lower convex hull, breadth first, from two of them on.
 
-    `solve_at(price)` gives a cheapest point, or None; `is_wanted` says whether corners between two neighbours are of
-    interest; no more solves are made once `may_solve` is False. The points are collected by `solve_at`.
+    `solve_at(price)` gives a cheapest point, or None; no more solves are made once `may_solve` is False. The points are
+    collected by `solve_at`.
     """
     todo = [(fast, lean)]
     while todo and may_solve():
         quick, small = todo.pop(0)
         price = crossing_price(figures(quick), figures(small))
         # Nothing lies between two points of which one is better in both figures.
-        if price is None or price <= 0 or not is_wanted(quick, small):
+        if price is None or price <= 0:
             continue
         middle = solve_at(price)
         if middle is not None and middle not in (quick, small):

@@ -4,10 +4,11 @@ collection."""
 import ctypes
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+
+from alpa_explore.numerics.compiled import UnderWay
 
 
 @contextmanager
@@ -49,37 +50,16 @@ def freed_memory_kept() -> Iterator[None]:
         _BLOCKS.end()
 
 
-class _Blocks:
-    """Counts the blocks that run now."""
-
-    def __init__(self) -> None:
-        self._count, self._lock = 0, threading.Lock()
-
-    def begin(self) -> None:
-        """Keep memory from the first one on."""
-        with self._lock:
-            self._count += 1
-            if self._count == 1:
-                _set(_KEEPING)
-
-    def end(self) -> None:
-        """Give it back after the last one."""
-        with self._lock:
-            self._count -= 1
-            library = _glibc()
-            if self._count == 0 and library is not None:
-                _set(_USUAL)
-                library.malloc_trim(0)
-
-
-_BLOCKS = _Blocks()
-
-
-def _set(values: tuple[tuple[int, int], ...]) -> None:
-    library = _glibc()
-    if library is not None:
-        for parameter, value in values:
+def _keep(keeping: bool) -> None:
+    """Keep memory that is freed from now on, or give it back."""
+    if (library := _glibc()) is not None:
+        for parameter, value in _KEEPING if keeping else _USUAL:
             library.mallopt(parameter, value)
+        if not keeping:
+            library.malloc_trim(0)
+
+
+_BLOCKS = UnderWay(_keep)
 
 
 @cache

@@ -7,8 +7,8 @@
 - `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation,
   seconds of each pass.
 - `kernels_meanwhile`: kernels of the solvers compiled in another process while a model is captured.
-- `microbatch_graph`: the graph of one microbatch (catalogue names go to `tracing.catalogue`); `default_layering`: the
-  number of layers where the user gives none, and the least that a layer does.
+- `microbatch_graph`: the graph of one microbatch (catalogue names go to `tracing.catalogue`); `default_layering`: its
+  layers for a delta (by `layering.dp`), their number where the user gives none, and the least that a layer does.
 - `replan`: `ax.replan`: another B, other pipeline options or another delta, from the stage costs of a plan.
 - `nearest_fit`: the error when nothing fits, with the nearest change that would; `fitting`: on how many more devices it
   fits. `tuning`: limits.

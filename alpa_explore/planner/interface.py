@@ -113,7 +113,7 @@ def plan(
     sequences into zig-zag order for so many devices from the inputs on (`sharding.zigzag`); None does where devices
     share a sequence and it is faster, which takes a second search, and 1 leaves the natural order. `pipeline` has
     constraints, the schedule and more; by default the schedules that the software runs are compared
-    (`inter_op.compared`), and all else is the paper's. `pin` maps operators to the spec that the output of
+    (`inter_op.options.compared`), and all else is the paper's. `pin` maps operators to the spec that the output of
     each must have ({"addmm": "S0R"}), or parameters to the spec in which each is stored ({"fc.weight": "S0R"});
     `forbid` maps them to specs that they must not have (`sharding/spec_constraint.py`).
 

@@ -146,9 +146,7 @@ def _assembled(
                 return plan
             with clock("schedules"):
                 fastest = fastest_schedule(plan, found, cancel)
-            timed = replace(fastest, statistics=replace(fastest.statistics, seconds=tuple(clock.seconds)))
-            timed.memo.update(fastest.memo)  # the timeline does not depend on how long it took
-            return timed
+            return fastest.with_memo(statistics=replace(fastest.statistics, seconds=tuple(clock.seconds)))
     return None
 
 

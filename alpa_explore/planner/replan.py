@@ -116,9 +116,7 @@ def replan(
     made = fastest_schedule(made, found, cancel) if len(found) > 1 else made
     query = replace(query, options=made.options.pipeline)
     if plan.costs.screened and _wants_screened(plan.costs, query):
-        memo = made.memo
-        made = replace(made, warnings=(*warnings, _WANTED))
-        made.memo.update(memo)  # the timeline does not depend on warnings
+        return made.with_memo(warnings=(*warnings, _WANTED))
     return made
 
 
@@ -177,7 +175,5 @@ def _with_other_layers(before: Plan, options: PlanOptions, asked: PipelineOption
             ready = prepared(request, resources)
             _, made = plan_of_wanted(ready, stages_of(ready, resources), resources)
         if made is not None:
-            with_basis = replace(made, basis=basis, warnings=(*made.warnings, *resources.warnings))
-            with_basis.memo.update(made.memo)  # the timeline depends on neither
-            return with_basis
+            return made.with_memo(basis=basis, warnings=(*made.warnings, *resources.warnings))
     return planned(request, running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -70,11 +71,16 @@ class PlanRequest:
     spec_constraints: tuple[SpecConstraint, ...] = ()
 
     def __post_init__(self) -> None:
+        layers = "The number of layers must be a whole number", "Give 1 or more, or leave it out for the default."
+        parts = (
+            "zigzag must be a number of devices, 1 or more",
+            "Give the devices that share a sequence, 1 for natural order, or None for what is faster.",
+        )
         for name, value in (
             ("num_microbatches", microbatch_count(self.num_microbatches)),
             ("delta", flop_tolerance(self.delta)),
-            ("num_layers", _layer_count(self.num_layers)),
-            ("zigzag", _zigzag_parts(self.zigzag)),
+            ("num_layers", _whole(self.num_layers, *layers)),
+            ("zigzag", _whole(self.zigzag, *parts, least=1)),
             ("pipeline", pipeline_options(self.pipeline)),
             ("boundaries", _boundaries(self.boundaries)),
         ):
@@ -192,27 +198,11 @@ def pipeline_options(given: PipelineOptions | None) -> PipelineOptions:
     return given or PipelineOptions()
 
 
-def _layer_count(given: int | None) -> int | None:
+def _whole(given: int | None, what: str, remedy: str, least: float = -math.inf) -> int | None:
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise OptionError(
-            "The number of layers must be a whole number",
-            found=repr(given),
-            remedy="Give 1 or more, or leave it out for the default.",
-        )
-    return int(given)
-
-
-def _zigzag_parts(given: int | None) -> int | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
-        raise OptionError(
-            "zigzag must be a number of devices, 1 or more",
-            found=f"zigzag = {given!r}",
-            remedy="Give the devices that share a sequence, 1 for natural order, or None for what is faster.",
-        )
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise OptionError(what, found=repr(given), remedy=remedy)
     return int(given)
 
 

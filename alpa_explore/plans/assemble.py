@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -92,7 +92,7 @@ def assemble(
     return choose_stages(empty, pipeline)
 
 
-def choose_stages(plan: Plan, pipeline: PipelineResult, shares: Mapping[int, Shares] | None = None) -> Plan:
+def choose_stages(plan: Plan, pipeline: PipelineResult, shares: Shares | None = None) -> Plan:
     """`plan` with the stages of `pipeline`, or of another partition near it of which an iteration takes less, at its
     number of microbatches. `shares` are those of the layers in another plan of theirs (default: in that of
     `pipeline`), by which the partitions are first compared."""
@@ -111,9 +111,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult, shares: Mapping[int, Sha
     return _fastest(best, pipeline, descriptions, shares)
 
 
-def _fastest(
-    best: Plan, pipeline: PipelineResult, descriptions: Descriptions, shares: Mapping[int, Shares] | None
-) -> Plan:
+def _fastest(best: Plan, pipeline: PipelineResult, descriptions: Descriptions, shares: Shares | None) -> Plan:
     """Of `best` and the partitions near it the one of which an iteration takes least; what each takes is in the sweep.
 
     Another partition is first simulated with the shares of forward and backward pass that the layers have in `best`:
@@ -138,12 +136,12 @@ def _fastest(
     for other in sorted(evaluated, key=lambda plan: -plan.predicted.iteration_seconds) if sweep else ():
         index = min(bisect_left(pipeline.candidates, _slowest(other) * (1 - 1e-12)), len(sweep) - 1)
         total, objective = other.predicted.iteration_seconds, objective_seconds(other)
+        said = f"an iteration takes {units.seconds(total)}, the objective is {units.seconds(objective)}"
         sweep[index] = SweepPoint(
             t_max_seconds=sweep[index].t_max_seconds,
             iteration_seconds=total,
             pruned=False,
-            reason=("the best: " if other is chosen else "")
-            + f"an iteration takes {units.seconds(total)}, the objective is {units.seconds(objective)}",
+            reason=f"the best: {said}" if other is chosen else said,
             objective_seconds=objective,
         )
     return chosen.with_memo(t_max_sweep=tuple(sweep))

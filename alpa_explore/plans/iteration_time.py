@@ -32,8 +32,6 @@ from alpa_explore.plans.schedule_stages import planned_schedule
 from alpa_explore.plans.value import PlanValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from alpa_explore.plans.timeline import Shares
     from alpa_explore.schedules.simulator.timeline import Timeline
 
@@ -103,7 +101,7 @@ def iteration_time(plan: PlanValue) -> IterationTime | None:
     return replace(found, planned_seconds=plan.predicted.iteration_seconds)
 
 
-def iteration(plan: PlanValue, shares: Mapping[int, Shares] | None = None) -> IterationTime:
+def iteration(plan: PlanValue, shares: Shares | None = None) -> IterationTime:
     """What an iteration of a plan takes under its schedule. ScheduleError where it cannot run.
 
     With `shares` (of forward and backward pass, by layer) no operator is described; else those of the plan's own.

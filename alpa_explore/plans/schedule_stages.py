@@ -24,6 +24,7 @@ from alpa_explore.numerics.multiple_choice import cheapest_within
 from alpa_explore.plans.phrases import on_submesh
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.stage_details import Range
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 from alpa_explore.schedules.catalog import (
@@ -36,9 +37,6 @@ from alpa_explore.schedules.catalog import (
     submeshes_in_turn,
 )
 from alpa_explore.schedules.task import Schedule
-
-Range = tuple[int, int]
-"""First and last layer, inclusive."""
 
 
 def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:

@@ -25,13 +25,10 @@ class StageDetails:
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> the choice of every node."""
     graph: TrainingGraph
-    memo: dict[object, Any] = field(default_factory=dict)
-    """What was computed from described operators, and is needed again under another schedule or B; by
-    `PlanValue.alike`."""
     _known: dict[object, Any] = field(default_factory=dict)
 
-    def _once(self, key: object, make: Callable[[], _T]) -> _T:
-        """What `make` gives, computed when it is first asked for."""
+    def remembered(self, key: object, make: Callable[[], _T]) -> _T:
+        """What `make` gives, computed when it is first asked for; also under another schedule or B."""
         if key not in self._known:
             self._known[key] = make()
         found: _T = self._known[key]
@@ -40,7 +37,7 @@ class StageDetails:
     def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         """The sharding problem of these layers on `mesh`, rematerialised as in one of `StageCosts.versions`."""
         versions = (version,) if version else ()
-        return self._once((layers, mesh, version), lambda: self.problem_of(*layers, mesh, *versions))
+        return self.remembered((layers, mesh, version), lambda: self.problem_of(*layers, mesh, *versions))
 
     def solved(self, layers: Range, candidate: StageCandidate) -> tuple[StageProblem, tuple[int, ...]]:
         """The problem of these layers that `candidate` solves, and its choice of every node."""
@@ -50,7 +47,7 @@ class StageDetails:
     def operators(self, layers: Range, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
         """The operators of these layers under the choice of `candidate`."""
         key = ("operators", layers, candidate.solution_key)
-        return self._once(key, lambda: describe_stage(*self.solved(layers, candidate)))
+        return self.remembered(key, lambda: describe_stage(*self.solved(layers, candidate)))
 
     def operators_of(
         self, layers: Range, candidate: StageCandidate, kinds: Collection[str]
@@ -61,4 +58,4 @@ class StageDetails:
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
         """The specs of sources, weights and accumulators under the choice of `candidate`."""
         key = ("tensors", layers, candidate.solution_key)
-        return self._once(key, lambda: describe_tensors(*self.solved(layers, candidate)))
+        return self.remembered(key, lambda: describe_tensors(*self.solved(layers, candidate)))

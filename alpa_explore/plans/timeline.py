@@ -20,7 +20,8 @@ from typing import TypeAlias
 import numpy as np
 
 from alpa_explore.cost.collectives import nodes_of, stage_send_seconds, waited_share
-from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.numerics.arrays import Floats
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -34,7 +35,7 @@ def plan_timeline(
     schedule: str | Schedule | None = None,
     *,
     stages_per_submesh: int | None = None,
-    shares: Mapping[int, Shares] | None = None,
+    shares: Shares | None = None,
 ) -> Timeline:
     """One iteration of `plan` under a schedule, by name or as a table; by default under the plan's own, which is
     simulated once per plan value. `shares` of each layer, where they are known well enough from another plan of the
@@ -50,16 +51,17 @@ def plan_timeline(
     return plan.remembered("timeline", lambda: _simulated(plan, schedule_table(plan)))
 
 
-def layer_shares(plan: PlanValue) -> dict[int, Shares]:
-    """How the seconds of each layer are divided, by the operators of the stages that the plan's schedule runs."""
-    shares: dict[int, Shares] = {}
+def layer_shares(plan: PlanValue) -> Shares:
+    """How the seconds of each layer are divided, by the operators of the stages that the plan's schedule runs; zeros
+    where these are not known."""
+    shares: dict[int, Floats] = dict.fromkeys(range(len(plan.layers)), np.zeros((len(_HALVES), 4)))
     for stage in plan.interleaved or plan.stages:
-        described = _described(plan, stage)
-        shares |= described.of_layers(stage) if described is not None else _unknown(stage)
+        if (described := _described(plan, stage)) is not None:
+            shares |= described.of_layers(stage)
     return shares
 
 
-def _simulated(plan: PlanValue, table: Schedule, known: Mapping[int, Shares] | None = None) -> Timeline:
+def _simulated(plan: PlanValue, table: Schedule, known: Shares | None = None) -> Timeline:
     stages = schedule_stages(plan, table)
     described = [None if known is not None else _described(plan, stage) for stage in stages]
     if known is None and None in described:  # of a plan from a file only its own stages may be described
@@ -75,103 +77,72 @@ def _simulated(plan: PlanValue, table: Schedule, known: Mapping[int, Shares] | N
     return simulate(table, with_sends(times, sends, waited_share(plan.cluster.software, turns)), links)
 
 
-_Seconds: TypeAlias = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Seconds that the operators of some layers spend in each part of a microbatch, as (compute, collectives, and of
-    stored weights and their gradients those exposed and those hidden)."""
-
-    forward: _Seconds
-    of_input: _Seconds
-    of_weight: _Seconds
-
-    @staticmethod
-    def of(layers: Sequence[Shares]) -> Shares:
-        """Those of several layers together."""
-
-        def total(part: str) -> _Seconds:
-            a, b, c, d = np.sum([getattr(layer, part) for layer in layers], axis=0).tolist()
-            return a, b, c, d
-
-        return Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
+_HALVES = ("forward", "input", "weight")
+Shares: TypeAlias = Mapping[int, Floats]
+"""Layer -> the seconds that its operators spend in each of `_HALVES` of a microbatch: the forward pass, the backward
+pass to inputs and that to weights; shape [3, 4]: computing, in collectives, and of those of stored weights and their
+gradients exposed and hidden."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Described:
     """What the operators of a stage say of all stages that are `alike`."""
 
-    first: int
-    """Its first layer."""
-    shares: Mapping[int, Shares]
-    """Of each layer."""
+    shares: Floats
+    """[layers, 3, 4], as `Shares`."""
     gradient_bytes: float
     optimizer_bytes: float
 
-    def of_layers(self, stage: PlanStage) -> dict[int, Shares]:
+    def of_layers(self, stage: PlanStage) -> Shares:
         """The shares of the layers of a stage that is alike."""
-        return {stage.layers[0] + layer - self.first: shares for layer, shares in self.shares.items()}
+        return dict(enumerate(self.shares, stage.layers[0]))
 
 
 def _described(plan: PlanValue, stage: PlanStage) -> _Described | None:
     """What the operators of a stage say; None where they are not known. Computed once for all plans from the same stage
     costs."""
-    memo = plan.details.memo if plan.details is not None else plan.memo.setdefault("described", {})
-    key = plan.alike(stage)
-    if key not in memo:
-        updates: list[PlanOperator] = [o for o in stage.operators if o.phase == "update"]
-        memo[key] = (
-            _Described(
-                first=stage.layers[0],
-                shares=_shares_of(stage),
-                gradient_bytes=sum(o.gradient_bytes for o in updates),
-                optimizer_bytes=sum(o.optimizer_bytes for o in updates),
-            )
-            if len(stage.operators)
-            else None
+
+    def described() -> _Described | None:
+        if not len(stage.operators):
+            return None
+        updates = [o for o in stage.operators if o.phase == "update"]
+        return _Described(
+            shares=_shares_of(stage),
+            gradient_bytes=sum(o.gradient_bytes for o in updates),
+            optimizer_bytes=sum(o.optimizer_bytes for o in updates),
         )
-    known: _Described | None = memo[key]
-    return known
+
+    return (plan.details or plan).remembered(("described", plan.alike(stage)), described)
 
 
-def _unknown(stage: PlanStage) -> dict[int, Shares]:
-    nothing = (0.0, 0.0, 0.0, 0.0)
-    shares = Shares(forward=nothing, of_input=nothing, of_weight=nothing)
-    return dict.fromkeys(range(stage.layers[0], stage.layers[1] + 1), shares)
-
-
-def _shares_of(stage: PlanStage) -> dict[int, Shares]:
+def _shares_of(stage: PlanStage) -> Floats:
     """The shares of each layer of a stage. What is recomputed counts in the half whose operators first need it."""
-    layers = range(stage.layers[0], stage.layers[1] + 1)
-    sums = {(layer, part): [0.0, 0.0, 0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
+    first, last = stage.layers
+    sums = [[[0.0] * 4 for _ in _HALVES] for _ in range(first, last + 1)]
     for o in stage.operators:
         exposed, hidden = o.stored_seconds or (0.0, 0.0)
+        of_layer = sums[o.layer - first]
         if o.phase == "update":  # its gradient is scattered in every microbatch
-            sums[o.layer, "weight"][2] += exposed
-            sums[o.layer, "weight"][3] += hidden
+            of_layer[2][2] += exposed
+            of_layer[2][3] += hidden
         else:
-            part = "forward" if o.phase == "forward" else "weight" if o.weight_half else "input"
-            for of_part in (part, o.recomputed) if o.recomputed else (part,):
-                seconds = sums[o.layer, of_part]
+            half = "forward" if o.phase == "forward" else "weight" if o.weight_half else "input"
+            for of_half in (half, o.recomputed) if o.recomputed else (half,):
+                seconds = of_layer[_HALVES.index(of_half)]
                 seconds[0] += o.compute_seconds
                 seconds[1] += o.communication_seconds
                 seconds[2] += exposed
                 seconds[3] += hidden
-    parts = {key: (seconds[0], seconds[1], seconds[2], seconds[3]) for key, seconds in sums.items()}
-    return {
-        i: Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"]) for i in layers
-    }
+    return np.array(sums)
 
 
 def _times(
-    stage: PlanStage, described: _Described | None, of_layer: Mapping[int, Shares], overhead_seconds: float, copies: int
+    stage: PlanStage, described: _Described | None, of_layer: Shares, overhead_seconds: float, copies: int
 ) -> StageTimes:
     """The times of `stage`, which the schedule runs. Its seconds are divided as those of its layers in `of_layer`,
     which are those of its operators where it is `described`: these are of `copies` of it. The software's overhead is
     part of its update."""
-    shares = Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
-    halves = (shares.forward, shares.of_input, shares.of_weight)
+    halves = np.sum([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)], axis=0).tolist()
     forward, of_input, of_weight = (computed + moved for computed, moved, _, _ in halves)
     in_operators = forward + of_input + of_weight
     # Beside its operators a stage adds gradients to those of earlier microbatches, which belongs to the weight half.

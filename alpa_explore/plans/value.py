@@ -49,10 +49,10 @@ class PlanValue:
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)
     """Where `costs` is not complete: the plan that was replanned, which has the costs of all stages."""
-    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was computed from the other fields and is needed again; a changed plan begins with an empty one."""
 
-    def remembered(self, key: str, make: Callable[[], _T]) -> _T:
+    def remembered(self, key: object, make: Callable[[], _T]) -> _T:
         """What `make` gives, computed once for this value."""
         if key not in self.memo:
             self.memo[key] = make()

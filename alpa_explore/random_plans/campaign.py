@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +30,7 @@ from alpa_explore.random_plans.draft import Draft
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.plan_maker import shared_maker
-from alpa_explore.random_plans.shrink import Shrunk, Verdict, shrink, try_draft
+from alpa_explore.random_plans.shrink import Verdict, shrink, try_draft
 from alpa_explore.runtime.folder import make_folder, release_folder
 from alpa_explore.runtime.verify import verify
 
@@ -132,7 +132,7 @@ def verify_random(
         smallest = list(_counted("shrunk", _mapped(partial(_shrunk, tolerance), few, processes), len(few), progress))
         home = _Home(folder, seed)
         failures = [home.failure(one, small) for one, small in zip(failed, smallest, strict=False)]
-        failures += [home.failure(one, None) for one in failed[tuning.MOST_SHRUNK :]]
+        failures += [home.failure(one, one) for one in failed[tuning.MOST_SHRUNK :]]
     passed = [one for one in tried if one.verdict.passed]
     within = [one for one in passed if one.verdict.relative_error <= tolerance]
     share = [within[k * len(within) // launched] for k in range(min(launched, len(within)))]
@@ -210,8 +210,9 @@ def _try_number(seed: int, families: Sequence[str], tolerance: float, number: in
     return Tried(number=number, draft=draft, verdict=verdict, processor_seconds=time.process_time() - start)
 
 
-def _shrunk(tolerance: float, tried: Tried) -> Shrunk:
-    return shrink(shared_maker(), tried.draft, tried.verdict, tolerance)
+def _shrunk(tolerance: float, tried: Tried) -> Tried:
+    draft, verdict = shrink(shared_maker(), tried.draft, tried.verdict, tolerance)
+    return replace(tried, draft=draft, verdict=verdict)
 
 
 class _Home:
@@ -229,9 +230,9 @@ class _Home:
         shared_maker().plan(draft).save(file)
         return file
 
-    def failure(self, tried: Tried, shrunk: Shrunk | None, how: str = "interpreted") -> Failure:
+    def failure(self, tried: Tried, smallest: Tried, how: str = "interpreted") -> Failure:
         """The failure of a plan, whose smallest form is written."""
-        draft = tried.draft if shrunk is None else shrunk.draft
+        draft = smallest.draft
         command = f"alpa-explore verify --random 1 --first {tried.number} --seed {self._seed}"
         file = None
         try:
@@ -245,7 +246,7 @@ class _Home:
             number=tried.number,
             how=how,
             drawn=str(tried.draft),
-            verdict=tried.verdict if shrunk is None else shrunk.verdict,
+            verdict=smallest.verdict,
             smallest=str(draft),
             sharded=shared_maker().sharded(draft),
             file=file,
@@ -268,7 +269,7 @@ def _launched(tried: Tried, tolerance: float, home: _Home) -> float | Failure:
             where = f"{made.worst.what} {made.worst.name} in step {made.worst.step}"
             verdict = Verdict(relative_error=made.worst.relative_error, where=where, kind="difference")
     different = Tried(number=tried.number, draft=tried.draft, verdict=verdict, processor_seconds=0.0)
-    return home.failure(different, None, "launched")
+    return home.failure(different, different, "launched")
 
 
 def _counts(drafts: Sequence[Draft]) -> dict[str, dict[str, int]]:

@@ -114,22 +114,17 @@ def _uses(plan: Plan, draft: Draft) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shrunk:
-    """The smallest draft that was found, and its verdict."""
-
-    draft: Draft
-    verdict: Verdict
-
-
-def shrink(maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = tuning.TOLERANCE) -> Shrunk:
-    """The smallest draft reached from `draft`, which failed with `verdict`, until no step or no time is left."""
+def shrink(
+    maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = tuning.TOLERANCE
+) -> tuple[Draft, Verdict]:
+    """The smallest draft reached from `draft`, which failed with `verdict`, until no step or no time is left; and its
+    verdict."""
     end = time.process_time() + tuning.SHRINKING_SECONDS
-    smallest = Shrunk(draft=draft, verdict=verdict)
+    smallest, of_smallest = draft, verdict
 
     def fails(candidate: Draft) -> bool:
-        nonlocal smallest
-        if not candidate.possible or candidate.size >= smallest.draft.size:
+        nonlocal smallest, of_smallest
+        if not candidate.possible or candidate.size >= smallest.size:
             return False
         try:
             found = try_draft(maker, candidate, tolerance)
@@ -138,21 +133,21 @@ def shrink(maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = 
             candidate = replace(candidate, picks=_legal_picks(maker, candidate))
         except NoChoiceError:
             return False
-        smallest = Shrunk(draft=candidate, verdict=found)
+        smallest, of_smallest = candidate, found
         return True
 
     def round_made_progress() -> bool:
-        before = smallest.draft
+        before = smallest
         for simpler in (_schedules, _stages, _devices, _microbatches, _layers):
             made = True
             while made and time.process_time() < end:
-                made = any(fails(candidate) for candidate in simpler(smallest.draft) if time.process_time() < end)
-        _fewer_picks(lambda: smallest.draft, fails, lambda: time.process_time() < end)
-        return smallest.draft != before
+                made = any(fails(candidate) for candidate in simpler(smallest) if time.process_time() < end)
+        _fewer_picks(lambda: smallest, fails, lambda: time.process_time() < end)
+        return smallest != before
 
     while time.process_time() < end and round_made_progress():
         pass
-    return smallest
+    return smallest, of_smallest
 
 
 def _legal_picks(maker: PlanMaker, draft: Draft) -> tuple[Picks, ...]:

@@ -40,12 +40,12 @@ def closed_form(schedule: Schedule, times: Sequence[StageTimes]) -> ClosedForm |
     if schedule.name not in _FORMULAS:
         return None
     b, submeshes = schedule.num_microbatches, schedule.num_submeshes
-    update = max(t.update_seconds for t in times)
+    updates = [t.update_seconds for t in times]
     seconds, formula, exact = _FORMULAS[schedule.name](times, b, submeshes)
-    total = seconds + update
+    total = seconds + max(updates)
     busy = sum(b / schedule.copies * t.microbatch_seconds + t.update_seconds for t in times) / submeshes
     bubble = max(1.0 - busy / total, 0.0) if total else 0.0
-    return ClosedForm(seconds=total, formula=formula, exact=exact and _equal_updates(times), bubble_fraction=bubble)
+    return ClosedForm(seconds=total, formula=formula, exact=exact and _close(updates), bubble_fraction=bubble)
 
 
 _Formula = tuple[float, str, bool]
@@ -72,8 +72,8 @@ def _interleaved(times: Sequence[StageTimes], b: int, submeshes: int) -> _Formul
 
 def _zero_bubble(times: Sequence[StageTimes], b: int, submeshes: int) -> _Formula:
     slow = max(times, key=lambda t: t.microbatch_seconds)
-    thirds = (slow.forward_seconds, slow.backward_input_seconds, slow.backward_weight_seconds)
-    seconds = b * slow.microbatch_seconds + (submeshes - 1) * (thirds[0] + thirds[1] - thirds[2])
+    forward, of_input, of_weight = slow.thirds
+    seconds = b * slow.microbatch_seconds + (submeshes - 1) * (forward + of_input - of_weight)
     return seconds, "B·t + (P−1)·(f + i − w)", _equal_thirds(times) and b >= submeshes
 
 
@@ -119,20 +119,15 @@ _CLOSE = 1e-9
 
 def _equal(times: Sequence[StageTimes]) -> bool:
     """Whether all stages are equal and sends take no time."""
-    for part in ("forward_seconds", "backward_input_seconds", "backward_weight_seconds"):
-        seconds = [getattr(t, part) for t in times]
-        if max(seconds) - min(seconds) > _CLOSE * max(seconds):
-            return False
+    if not all(map(_close, zip(*(t.thirds for t in times), strict=True))):
+        return False
     return not any(t.send_forward_seconds for t in times[:-1]) and not any(t.send_backward_seconds for t in times[1:])
 
 
 def _equal_thirds(times: Sequence[StageTimes]) -> bool:
     """Whether, besides, forward, backward to inputs and backward to weights are equally long."""
-    first = times[0]
-    thirds = (first.forward_seconds, first.backward_input_seconds, first.backward_weight_seconds)
-    return _equal(times) and max(thirds) - min(thirds) <= _CLOSE * max(thirds)
+    return _equal(times) and _close(times[0].thirds)
 
 
-def _equal_updates(times: Sequence[StageTimes]) -> bool:
-    updates = [t.update_seconds for t in times]
-    return max(updates) - min(updates) <= _CLOSE * max(updates)
+def _close(seconds: Sequence[float]) -> bool:
+    return max(seconds) - min(seconds) <= _CLOSE * max(seconds)

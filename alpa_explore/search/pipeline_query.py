@@ -9,8 +9,7 @@ from itertools import accumulate
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
 from alpa_explore.cost.collectives import with_mirrors
-from alpa_explore.inter_op.compared import compared
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import PipelineOptions, compared
 from alpa_explore.inter_op.result import PipelineResult, Stage
 from alpa_explore.inter_op.schedule_terms import SIMULATED_AS
 from alpa_explore.inter_op.stage_table import best_pipeline

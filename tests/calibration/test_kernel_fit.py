@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.calibration.device_file import device_file
-from alpa_explore.calibration.kernel_fit import attention_kernel, document, fit_kernels, product_kernel
+from alpa_explore.calibration.kernel_fit import attention_kernel, fit_kernels, product_kernel
 from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
 from alpa_explore.calibration.measuring.kernels import shapes
 from alpa_explore.calibration.tuning import ATTENTION_SHAPES
@@ -164,7 +164,7 @@ def test_the_file_of_a_gpu_has_its_figures_and_can_be_fitted_again(tmp_path: Pat
 
     kept = json.loads(path.read_text())
     _, fits = fit_kernels(measurements_in(kept), device)
-    again = json.loads(json.dumps(document(fits)))
+    again = json.loads(json.dumps([asdict(fit) for fit in fits]))
     for fit, before in zip(again, kept["measured"]["fitted"], strict=True):
         assert fit["figures"] == pytest.approx(before["figures"], rel=0.02)
 

@@ -1,7 +1,6 @@
 """The formulations side by side on one stage."""
 
 import dataclasses
-import threading
 
 import pytest
 
@@ -76,17 +75,3 @@ def test_bad_requests_are_refused(instance):
         compare_solvers(instance, ["facter"])
     with pytest.raises(OptionError, match="a mesh of several devices"):
         compare_solvers(dataclasses.replace(instance, mesh=LogicalMesh((), (), ())))
-
-
-@pytest.mark.slow
-def test_the_rows_so_far_are_reported_and_kept_when_it_is_cancelled(small):
-    cancel, parts = threading.Event(), []
-
-    def partial(so_far):
-        parts.append([row.solver for row in so_far.rows])
-        if len(parts) == 2:
-            cancel.set()
-
-    comparison = compare_solvers(small, partial=partial, cancel=cancel)
-    assert parts == [["auto"], ["enumerated", "auto"]]
-    assert [row.solver for row in comparison.rows] == ["enumerated", "auto"]

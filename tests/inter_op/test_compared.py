@@ -6,8 +6,7 @@ import pytest
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.software_profiles import load_software, software_names
-from alpa_explore.inter_op.compared import compared
-from alpa_explore.inter_op.options import AUTO, PipelineOptions
+from alpa_explore.inter_op.options import AUTO, PipelineOptions, compared
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 
 

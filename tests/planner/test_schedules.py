@@ -10,7 +10,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import CancelledError
-from alpa_explore.inter_op.compared import compared
+from alpa_explore.inter_op.options import compared
 from alpa_explore.plans.assemble import fastest_schedule
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.search.pipeline_query import PipelineQuery

@@ -105,7 +105,7 @@ def example_plan(
             seconds=(("capture", 2.5), ("layering", 0.04), ("sharding", 31.25), ("pipeline", 0.002)),
         ),
         details=SimpleNamespace(
-            memo={},
+            remembered=lambda _key, make: make(),
             operators=lambda range_, candidate: _operators(
                 layers[range_[0] : range_[1] + 1], candidate.logical_mesh, mark
             ),

@@ -7,6 +7,19 @@ import subprocess
 
 import torch
 
+from alpa_explore.errors import OptionError
+
+
+def attached_kind(asked_for: str | None) -> str:
+    """'cpu' or 'cuda': the kind of device that is asked for, by default CUDA if available. OptionError for one that is
+    not attached."""
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if asked_for is None else asked_for
+    if not isinstance(kind, str) or kind not in ("cpu", "cuda"):
+        raise OptionError("Unknown kind of device", found=repr(kind)[:80], remedy="Use 'cpu' or 'cuda'.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
+    return kind
+
 
 def device_name(kind: str) -> str:
     """What the device calls itself."""

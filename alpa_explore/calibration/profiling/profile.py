@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from alpa_explore.calibration import tuning
-from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
+from alpa_explore.calibration.measuring.identity import attached_kind, device_name, driver_version, software_versions
 from alpa_explore.calibration.profiling.timing import NotTimed, Timed, timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel, this_host
@@ -181,11 +181,7 @@ def profile_here(
     cancel: threading.Event | None = None,
 ) -> Profile:
     """`attached.profile` on a device of this machine, of `kind` 'cpu' or 'cuda' (default: CUDA if available)."""
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if kind is None else kind
-    if not isinstance(kind, str) or kind not in ("cpu", "cuda"):
-        raise OptionError("Unknown kind of device", found=repr(kind)[:80], remedy="Use 'cpu' or 'cuda'.")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
+    kind = attached_kind(kind)
     profiling = Profiling(plan, checked_store(plan, store, device(kind)), seconds, progress, cancel)
     for wanted in profiling.waiting():
         profiling.add(wanted, timed_or_why(wanted, kind))

@@ -13,7 +13,7 @@ from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.compute import formula_seconds
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
-from alpa_explore.graph import Operator, Ref, TrainingGraph
+from alpa_explore.graph import Operator, TrainingGraph
 from alpa_explore.graph.operator import FusedKernel
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of
@@ -189,16 +189,10 @@ def _joined_call(
                 return None, specs
             for made in step.outputs:
                 number[made], following = following, following + 1
-            steps.append(_renumbered(step, number))
+            steps.append(step.renumbered(number))
         values |= {tensor: number[value] for tensor, value in zip(operator.outputs, local.outputs, strict=True)}
         specs |= dict(zip(operator.outputs, strategy.outputs, strict=True))
     return LocalCall(steps=tuple(steps), outputs=tuple(values[tensor] for tensor in kernel.outputs)), specs
-
-
-def _renumbered(step: Operator, number: Mapping[int, int]) -> Operator:
-    refs = step.mapped(lambda part: Ref(number[part.tensor]) if isinstance(part, Ref) else part)
-    inputs, outputs = (tuple(number[value] for value in side) for side in (step.inputs, step.outputs))
-    return replace(refs, inputs=inputs, outputs=outputs)
 
 
 # Memo of a pure function.

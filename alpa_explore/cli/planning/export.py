@@ -1,10 +1,9 @@
 """`alpa-explore export PLAN --to TARGET`: a plan in the form of another tool; what that lacks goes to stderr."""
 
 import argparse
-import sys
 
 from alpa_explore.cli.options import PLAN_FILE
-from alpa_explore.cli.output import check_file, print_json
+from alpa_explore.cli.output import check_file, complain, print_json
 from alpa_explore.plans.export.export import TARGETS
 
 COMMAND = f"""export  write a plan for Megatron-LM, NeMo, torchtitan or PyTorch
@@ -27,10 +26,10 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         write_text(options.output, exported.text, "The export")
     if options.json:
-        limits = [{"what": limit.what, "instead": limit.instead} for limit in exported.limits]
+        limits = [limit._asdict() for limit in exported.limits]
         print_json({"target": exported.target, "text": exported.text, "limits": limits})
     elif options.output is None:
         print(exported.text, end="")
     for limit in exported.limits:
-        print(f"alpa-explore: not expressed: {limit}", file=sys.stderr)
+        complain(f"not expressed: {limit}")
     return 0

@@ -138,8 +138,10 @@ def with_layout(
     if options.from_layout is None:
         return found
     try:
-        of_layout = _best if options.from_layout == [_BEST] else _given
-        made, words = of_layout(found, options, request, running)
+        if options.from_layout == [_BEST]:
+            made, words = _best(request, running)
+        else:
+            made, words = _given(found, options, request, running)
     except CancelledError as error:
         error.known = found
         raise
@@ -165,9 +167,7 @@ def faster_sentence(plan: Plan, options: argparse.Namespace, model: str) -> str:
     return faster_layout(plan, model, precision=options.precision)
 
 
-def _best(
-    _found: Plan | None, _options: argparse.Namespace, request: PlanRequest, running: Running
-) -> tuple[Plan | None, str]:
+def _best(request: PlanRequest, running: Running) -> tuple[Plan | None, str]:
     """The plan of the fastest layout, and what it is called; or why there is none."""
     from alpa_explore.uniform_layouts.beside_plan import best_layout, plan_of_layout
 

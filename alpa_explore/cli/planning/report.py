@@ -1,9 +1,8 @@
 """`alpa-explore report PLAN…`: several plan files as one HTML page: a table to sort, figures, comparisons."""
 
 import argparse
-import sys
 
-from alpa_explore.cli.output import check_file
+from alpa_explore.cli.output import check_file, complain
 from alpa_explore.errors import OptionError
 
 COMMAND = """report  several plans as one HTML page
@@ -29,5 +28,5 @@ def run(options: argparse.Namespace) -> int:
 
     tried = [Tried(plan=load_plan(file)) for file in options.files]
     write_text(options.output, report_html(tried, chosen=chosen - 1), "The report")
-    print(f"alpa-explore: wrote {options.output}", file=sys.stderr)
+    complain(f"wrote {options.output}")
     return 0

@@ -11,18 +11,28 @@ FREQUENCIES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViTConfig(Transformer):
-    """A vision transformer (arXiv 2010.11929) with a class token; the MLP is 4 × hidden wide."""
+class ImageTransformer(Transformer):
+    """A transformer of the patches of an image; the MLP is 4 × hidden wide. OptionError where sizes do not divide."""
 
     patch: int
-    """Height and width of a patch, in pixels."""
+    """Height and width of a patch, in points."""
     image: int
-    """Height and width of the RGB input, in pixels."""
+    """Height and width of the input, in points."""
     classes: int
 
     def __post_init__(self) -> None:
         check_divides("hidden size", self.hidden, "heads", self.heads)
-        check_divides("size of the image", self.image, "pixels of a patch", self.patch)
+        check_divides("size of the image", self.image, "points of a patch", self.patch)
+
+    @property
+    def tokens(self) -> int:
+        """Patches, and what else attention sees."""
+        return (self.image // self.patch) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViTConfig(ImageTransformer):
+    """A vision transformer (arXiv 2010.11929) of RGB pixels, with a class token."""
 
     @property
     def tokens(self) -> int:
@@ -47,27 +57,14 @@ class ViTConfig(Transformer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiTConfig(Transformer):
-    """A diffusion transformer (arXiv 2212.09748): step and class modulate every block; the MLP is 4 × hidden wide.
+class DiTConfig(ImageTransformer):
+    """A diffusion transformer (arXiv 2212.09748) of latent images: step and class modulate every block. A class more
+    than `classes` stands for none.
 
     It predicts noise and variance, so it has twice the channels of its input.
     """
 
-    patch: int
-    image: int
-    """Height and width of the latent image."""
     channels: int
-    classes: int
-    """One more stands for no class."""
-
-    def __post_init__(self) -> None:
-        check_divides("hidden size", self.hidden, "heads", self.heads)
-        check_divides("size of the latent image", self.image, "points of a patch", self.patch)
-
-    @property
-    def tokens(self) -> int:
-        """Patches."""
-        return (self.image // self.patch) ** 2
 
     @property
     def parameter_count(self) -> int:

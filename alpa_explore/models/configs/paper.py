@@ -22,12 +22,6 @@ from typing import Literal, Self
 from alpa_explore.errors import OptionError
 
 
-def check_heads(hidden: int, heads: int, kv_heads: int) -> None:
-    """OptionError unless `heads` divides the hidden size and `kv_heads` divides `heads`."""
-    check_divides("hidden size", hidden, "heads", heads)
-    check_divides("number of heads", heads, "heads of keys and values", kv_heads)
-
-
 def check_divides(what: str, size: int, parts: str, count: int) -> None:
     """OptionError, naming both, unless `count` is positive and divides `size`."""
     if count < 1 or size % count:
@@ -36,11 +30,6 @@ def check_divides(what: str, size: int, parts: str, count: int) -> None:
             found=f"{what} {size}, {parts} {count}",
             remedy=f"Give a number of {parts} that divides {size}.",
         )
-
-
-def qkv_width(hidden: int, heads: int, kv_heads: int) -> int:
-    """Columns of the weight that makes queries, keys and values."""
-    return (heads + 2 * kv_heads) * (hidden // heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +66,8 @@ class GroupedKeys(LanguageModel):
     """Heads of keys and values; None is `heads`."""
 
     def __post_init__(self) -> None:
-        check_heads(self.hidden, self.heads, self.key_heads)
+        check_divides("hidden size", self.hidden, "heads", self.heads)
+        check_divides("number of heads", self.heads, "heads of keys and values", self.key_heads)
 
     @property
     def key_heads(self) -> int:
@@ -118,6 +108,11 @@ class GPTConfig(GroupedKeys):
             )
 
     @property
+    def qkv_width(self) -> int:
+        """Columns of the weight that makes queries, keys and values."""
+        return (self.heads + 2 * self.key_heads) * (self.hidden // self.heads)
+
+    @property
     def mlp_width(self) -> int:
         """Width of the MLP."""
         return self.mlp_ratio * self.hidden if self.ffn is None else self.ffn
@@ -125,7 +120,7 @@ class GPTConfig(GroupedKeys):
     @property
     def parameter_count(self) -> int:
         """Embeddings + layers · (attention + MLP + 2 layer norms) + final layer norm + LM head where it is not tied."""
-        h, width, qkv = self.hidden, self.mlp_width, qkv_width(self.hidden, self.heads, self.key_heads)
+        h, width, qkv = self.hidden, self.mlp_width, self.qkv_width
         layer = h * qkv + h * h + 2 * h * width + 4 * h + (qkv + h + width + h if self.bias else 0)
         positions = self.sequence * h if self.positions == "learned" else 0
         head = 0 if self.tied else self.vocabulary * h

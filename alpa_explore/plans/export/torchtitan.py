@@ -64,14 +64,13 @@ def torchtitan(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     imports = [f"from torchtitan.distributed.activation_checkpoint import {policy}"] if policy else []
     imports.append("from torchtitan.trainer import Trainer")
     if base is not None:
-        names = f"model_registry, {base.function}"
-        imports.insert(0, f"from torchtitan.models.{base.room} import model_registry" if converter else "")
-        imports.insert(1, f"from torchtitan.models.{base.room}.config_registry import {names.split(', ')[1]}")
+        imports.insert(0, f"from torchtitan.models.{base.room}.config_registry import {base.function}")
         if converter:
+            imports.insert(0, f"from torchtitan.models.{base.room} import model_registry")
             imports.insert(0, f"from torchtitan.components.quantization import {converter}Converter")
     lines = [
         heading(plan, "torchtitan", _USAGE, limits, again),
-        *(line for line in imports if line),
+        *imports,
         f"\nDEVICES = {degrees.devices}  # {degrees.nodes} nodes of {degrees.devices_per_node}\n",
         "\ndef with_plan(config: Trainer.Config) -> Trainer.Config:",
         '    """The config with the layout, batch and activation checkpointing of the plan."""',

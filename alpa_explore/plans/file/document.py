@@ -187,21 +187,19 @@ def _kind_document(kind: Kind) -> Document:
     }
 
 
-def _link(body: Mapping[str, Any]) -> Link:
-    return record(Link, body, checked=False)
-
-
 def _cluster(body: Mapping[str, Any]) -> Cluster:
-    others = body.get("others", ())
     return Cluster(
         nodes=body["nodes"],
         devices_per_node=body["devices_per_node"],
         device=_device(body),
-        inside_node=_link(body["inside_node"]),
-        between_nodes=_link(body["between_nodes"]),
+        inside_node=record(Link, body["inside_node"], checked=False),
+        between_nodes=record(Link, body["between_nodes"], checked=False),
         levels=tuple(record(Level, level, checked=False) for level in body.get("levels", ())),
         others=tuple(
-            Kind(nodes=kind["nodes"], device=_device(kind), inside_node=_link(kind["inside_node"])) for kind in others
+            Kind(
+                nodes=kind["nodes"], device=_device(kind), inside_node=record(Link, kind["inside_node"], checked=False)
+            )
+            for kind in body.get("others", ())
         ),
     )
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
-from alpa_explore.graph import Argument, Operator, Ref, TrainingGraph
+from alpa_explore.graph import Operator, TrainingGraph
 from alpa_explore.programs.lowering.decision import StageDecision
 from alpa_explore.programs.program import Box, Collective, Compute, Count, Instruction, Receive, Send, Slice
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
@@ -158,7 +157,7 @@ class StageWriter:
                         ),
                     )
                 else:
-                    self.emit(rank, Compute(operator=_renumbered(step, numbers), seed=seed))
+                    self.emit(rank, Compute(operator=step.renumbered(numbers), seed=seed))
             for tensor, local in zip(operator.outputs, call.outputs, strict=True):
                 if numbers[local] != tensor:  # an input that is returned, or one value for two outputs
                     self.emit(rank, Slice(source=numbers[local], target=tensor, dim=0, piece=0, pieces=1))
@@ -217,18 +216,3 @@ class StageWriter:
                 ),
             )
         return self.reshard(received, tensor, arriving, target_spec)
-
-
-def _renumbered(step: Operator, numbers: dict[int, int]) -> Operator:
-    def changed(argument: Argument) -> Argument:
-        if isinstance(argument, Ref):
-            return Ref(numbers[argument.tensor])
-        return tuple(changed(a) for a in argument) if isinstance(argument, tuple) else argument
-
-    return replace(
-        step,
-        inputs=tuple(numbers[i] for i in step.inputs),
-        outputs=tuple(numbers[o] for o in step.outputs),
-        arguments=tuple(changed(a) for a in step.arguments),
-        keywords=tuple((name, changed(a)) for name, a in step.keywords),
-    )

@@ -56,18 +56,19 @@ class StageTimes:
         return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
 
     @property
-    def _thirds(self) -> tuple[float, float, float]:
+    def thirds(self) -> tuple[float, float, float]:
+        """Seconds of the forward pass, of the backward pass to the input and of that to the weights."""
         return self.forward_seconds, self.backward_input_seconds, self.backward_weight_seconds
 
     def seconds(self, action: Action) -> float:
         """Seconds of one task."""
         if action is Action.UPDATE:
             return self.update_seconds
-        return sum((self._thirds[part] for part in _PARTS.get(action, ())), 0.0)
+        return sum((self.thirds[part] for part in _PARTS.get(action, ())), 0.0)
 
     def collective_seconds(self, action: Action) -> float:
         """Seconds of one task that are spent in collectives."""
-        return sum((self.collective_fraction[part] * self._thirds[part] for part in _PARTS.get(action, ())), 0.0)
+        return sum((self.collective_fraction[part] * self.thirds[part] for part in _PARTS.get(action, ())), 0.0)
 
     def stored_of(self, action: Action) -> tuple[float, float]:
         """Seconds of one task that gather stored weights and scatter their gradients: (exposed, hidden)."""
@@ -112,11 +113,10 @@ def with_sends(times: Sequence[StageTimes], sends: Sequence[tuple[float, float]]
     made = []
     for t, (ahead, back) in zip(times, sends, strict=True):
         each = waits * (ahead + back)  # forward it receives what `back` answers, and sends `ahead`; then the reverse
-        of_seconds = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
         longer = (t.forward_seconds + each, t.backward_input_seconds + each, t.backward_weight_seconds)
         fractions = tuple(
             share * short / long if long else share
-            for share, short, long in zip(t.collective_fraction, of_seconds, longer, strict=True)
+            for share, short, long in zip(t.collective_fraction, t.thirds, longer, strict=True)
         )
         made.append(
             replace(
