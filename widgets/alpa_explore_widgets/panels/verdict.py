@@ -58,7 +58,8 @@ class VerdictPanel:
         """Update both; below, the best layouts are listed where the tab itself does not."""
         plan = state.plan
         if plan is None:
-            note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
+            none = "No plan: the reason is below." if state.fault else "No plan yet: press Plan."
+            note = "Planning; figures appear with the first plan." if state.planning else none
             self.head.value, self.below.value = f'<p class="alpa-question">{note}</p>', ""
             return
         guess = estimated_seconds(state)
