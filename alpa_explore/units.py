@@ -36,7 +36,7 @@ DTYPE_BYTES: dict[str, int] = {
 
 _SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
-_NOTHING = 1e-4
+_NOTHING = 1e-3
 """Of the smallest unit: what is less, such as a rounding error, is written as 0."""
 _DECIMAL = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 

@@ -21,6 +21,7 @@ from alpa_explore import units
         (units.seconds(0.9999), "1 s"),
         (units.seconds(0.0009987), "999 µs"),
         (units.seconds(1.78e-15), "0 µs"),
+        (units.seconds(8.02e-10), "0 µs"),
         (units.seconds(2.5e-9), "0.0025 µs"),
         (units.bytes_(1023.5 * 2**20), "1,024 MiB"),
         (units.percent(12.5), "1,250 %"),

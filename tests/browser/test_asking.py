@@ -103,7 +103,9 @@ def test_fit_and_scale_says_what_is_typed_wrong_prices_in_dollars_and_plans_ther
     for pressed in ("Control+a", *"abc", "Enter"):
         lab.page.keyboard.press(pressed)
     assert price.input_value() == "2.5"
-    assert "“c” is not part of a number; still 2.5 $/h" in note_of(price)
+    assert "“abc” is not part of a number; still 2.5 $/h" in note_of(price)
+    type_number(explorer, "H100", "abc")
+    assert "“abc” is not part of a number; still 2.5 $/h" in note_of(price), "letters are no empty box"
     assert "dollars" in finding(explorer)
     type_number(explorer, "H100", "2.5")
     lab.wait_until(lambda: note_of(price) == "", "it is a number again")

@@ -17,7 +17,8 @@ Its rooms in the order to read them; each may import only those before it:
 - magics: %alpa and %%alpa. jupyter_config: how JupyterLab is started; labextension: its launcher and plan file view.
 
 A tab is a few widgets and not one: of the 70 to 250 ms of a page's processor at its first visit (gpt-1.3b, plotly is
-loaded) a widget takes about 2, and plotly's drawing most. Only Run, with 81 models and 300 kB, would gain by being one.
+loaded) a widget takes about 2, and plotly's drawing most. Widgets of one class have their JavaScript in common: a page
+of all tabs is 0.45 MB, of which 0.2 are these modules; with a module in each widget it was 1.26.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class PanelGrid:
     def axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The axes across and down, with the numbers of the layers at each panel."""
         down, across = self.shape
-        room = 28 / self.cell_width, 13 / self.cell_pixels
+        room = 28 / self.cell_width, 20 / self.cell_pixels
         apart, step = (next((s for s in _STEPS if s >= least), _STEPS[-1]) for least in room)
         first, counts = range(0, self.layers, apart), dict[float, str]()
         starts = [self.corner(column)[1] for column in range(min(self.columns, len(self.panels)))]

@@ -27,7 +27,7 @@ def test_the_verdict_says_layout_fit_time_and_rates_and_its_tooltips_where_they_
     html = verdict.verdict_html(plan)
     for said in (
         "<b>122</b> ms <span>an iteration",
-        "PP 2 · ",
+        "<span>PP 2</span> · ",
         "<b>fits</b>",
         'style="width:',
         "8.82 GiB to spare",

@@ -80,4 +80,4 @@ def test_dagre_is_shipped_with_its_licence_and_version() -> None:
     assert "@dagrejs/dagre 3.1.3" in notice
     assert "Permission is hereby granted, free of charge" in notice
     assert "sourceMappingURL" not in (STATIC / "dagre.min.js").read_text()
-    assert "var dagre=" in str(DataflowGraph._esm)
+    assert "var dagre=" in DataflowGraph.module

@@ -1,7 +1,7 @@
 """Widgets without knowledge of plans, each with its JavaScript module in static/. To read in this order:
 
 - page_widget: the base of widgets that the page changes (a message is taken with the lock of the explorer's state), and
-  of those that show a document; JavaScript modules with the helpers that they share; all widgets below one.
+  of those that show a document; JavaScript modules, each sent once for all widgets of a class; all widgets below one.
 - fields: number, choice and text fields, buttons, tabs, the toolbar, and the bridge to the page (theme, selection);
   `CONTROLS`, labels and tooltips, from controls.toml beside the guide of the front end.
 - figures: a plotly figure, for which the page loads plotly.js once, and a change is one gzipped message; HTML whose

@@ -49,7 +49,7 @@ class Field(PageWidget):
 class NumberField(Field):
     """A number: a slider with a few stops, and a box in which any value in the range can be typed."""
 
-    _esm = module_with_helpers("field.js", "number_field.js")
+    module = module_with_helpers("field.js", "number_field.js")
 
     unit = traitlets.Unicode().tag(sync=True)
     """Shown after the number; '' for none."""
@@ -79,7 +79,7 @@ class NumberField(Field):
 class ChoiceField(Field):
     """One of a list of options."""
 
-    _esm = module_with_helpers("field.js", "choice_field.js")
+    module = module_with_helpers("field.js", "choice_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
     """The chosen option."""
@@ -94,7 +94,7 @@ class ChoiceField(Field):
 class TextField(Field):
     """A line of text."""
 
-    _esm = module_with_helpers("field.js", "text_field.js")
+    module = module_with_helpers("field.js", "text_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
     """The text, without spaces at its ends."""
@@ -105,7 +105,7 @@ class TextField(Field):
 class Button(PageWidget):
     """A button; a press takes effect after the values that were typed before it."""
 
-    _esm = module_with_helpers("button.js")
+    module = module_with_helpers("button.js")
 
     description = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
@@ -158,7 +158,7 @@ def whole_field(label: str, hint: str, most: int, value: int | None = None, *, e
 class TabBar(PageWidget):
     """A line of tabs; bringing the contents of the selected tab up to date is left to the owner."""
 
-    _esm = module_with_helpers("tab_bar.js")
+    module = module_with_helpers("tab_bar.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Accessible name."""
@@ -173,7 +173,7 @@ class TabBar(PageWidget):
 class Fold(PageWidget):
     """The heading of a group of controls; it shows and hides the group."""
 
-    _esm = module_with_helpers("fold.js")
+    module = module_with_helpers("fold.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
@@ -187,7 +187,7 @@ class Toolbar(PageWidget):
     """A row of buttons and a menu. A press sends the message {"kind": name}; the page itself copies text, saves files
     and reads them."""
 
-    _esm = module_with_helpers("toolbar.js")
+    module = module_with_helpers("toolbar.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Accessible name of the row."""
@@ -215,7 +215,7 @@ class PageBridge(PageWidget):
     the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
     rest of the explorer is inert."""
 
-    _esm = module_with_helpers(
+    module = module_with_helpers(
         *("kernel_watch.js", "walk.js", "marks.js", "strip.js", str(_SORT_TABLE), "page_bridge.js")
     )
     _css = STATIC / "explorer.css"

@@ -27,7 +27,7 @@ class DataflowGraph(DocumentWidget, PageFigure):
     What is open, the zoom, and the place of the keyboard stay in the page; the selection is shared.
     """
 
-    _esm = module_with_helpers(
+    module = module_with_helpers(
         "keys.js",
         "unpack.js",
         "dagre.min.js",
@@ -53,14 +53,14 @@ class TimelinePlayer(DocumentWidget):
     the moment stays if the iteration has it. No frame asks the kernel.
     """
 
-    _esm = module_with_helpers("unpack.js", "timeline_player.js")
+    module = module_with_helpers("unpack.js", "timeline_player.js")
 
 
 class LinkedView(PageFigure):
     """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
     title."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "plotly_library.js", "linked_view.js")
+    module = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "plotly_library.js", "linked_view.js")
 
     html = traitlets.Unicode().tag(sync=True)
     """What is shown; names in it are escaped."""
@@ -116,7 +116,7 @@ _ROOMS = ("accuracy", "comparisons", "dataflow", "decisions", "timelines")
 class PlotlyFigure(PageFigure):
     """Shows a figure; assign with `draw`."""
 
-    _esm = module_with_helpers(
+    module = module_with_helpers(
         "keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_library.js", "plotly_figure.js"
     )
 

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import ipywidgets as W
 import traitlets
 
 STATIC = Path(__file__).parents[1] / "static"
-_FIXED = ("_esm", "_css", "_anywidget_id", "_model_", "_view_")
+_FIXED = ("_esm", "shared", "_css", "_anywidget_id", "_model_", "_view_")
 """How the names of traits begin that never change: code, style sheets, and what tells the page which class to make."""
 
 
 def module_with_helpers(*names: str) -> str:
     """JavaScript files of `static/` as one module, with the text of helpers.js before them.
 
-    anywidget loads each module from a string of its own, so that a module cannot import another file. Each widget sends
-    its module again: so without indents and lines of comment.
+    A page has each module as one string, so that a module cannot import another file; without indents and lines of
+    comment.
     """
     texts = ((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", *names))
     lines = (line.strip() for text in texts for line in text.splitlines())
@@ -29,17 +29,30 @@ def module_with_helpers(*names: str) -> str:
 
 
 class PageWidget(anywidget.AnyWidget):
-    """A widget whose values the page sets while other threads set them, too.
+    """A widget with a JavaScript module, and values that the page sets while other threads set them, too.
+
+    anywidget sends the module with each widget, and the page compiles it each time. Here widgets of one class have
+    another one in common, whose value is their `module`: it is sent and compiled once a page (`shared_module.js`).
 
     ipywidgets and traitlets note in the widget itself what a message is just changing: a thread that sets another value
     meanwhile may fail (KeyError), or its value may never be sent, as that of a figure that is no longer busy. So a
     message is taken with the lock that those threads hold.
     """
 
+    module: ClassVar[str]
+    """JavaScript of the class."""
+    _esm = traitlets.Unicode((STATIC / "shared_module.js").read_text(encoding="utf-8")).tag(sync=True)
+    shared = traitlets.Instance(W.Widget).tag(sync=True, **W.widget_serialization)
+    """Has the module as its value."""
+    _modules: ClassVar[dict[str, W.HTML]] = {}
+
     def __init__(self, **traits: Any) -> None:
         self.lock: AbstractContextManager[object] = RLock()
         """Held while a message changes the widget; `share_lock` replaces it by that of an explorer's state."""
-        super().__init__(**traits)
+        shared = self._modules.get(self.module)
+        if shared is None or shared.comm is None:  # the first of its class, or all widgets were closed
+            shared = self._modules[self.module] = W.HTML(self.module)
+        super().__init__(shared=shared, **traits)
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take the values of a message of the page."""

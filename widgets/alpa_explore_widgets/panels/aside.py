@@ -107,8 +107,8 @@ def _answer(state: State, number: int, name: str, hint: str, gain: float, larges
     """A plan of the history: what it saves, its time and memory, and what shows and keeps it."""
     entry = state.history.entries[number]
     plan, full, here = entry.plan, fullest(entry.plan), entry.plan is state.plan
-    tone = "" if abs(gain) < SMALL else "better" if gain > 0 else "worse"
-    bar = f'<i class="alpa-{tone or "even"}" style="width:{max(100 * abs(gain) / largest, 0.5):.1f}%"></i>'
+    tone = "even" if abs(gain) < SMALL else "better" if gain > 0 else "worse"
+    bar = f'<i class="alpa-{tone}" style="width:{max(100 * abs(gain) / largest, 0.5):.1f}%"></i>'
     memory = units.percent(full.peak_bytes / plan.device_of(full).memory_bytes)
     figures = f"{units.seconds(plan.predicted.iteration_seconds)} · memory {memory}"
     more = f"{hint}; plan {number + 1}: {figures} · MFU {units.percent(plan.flops_utilization)}"

@@ -58,7 +58,8 @@ class VerdictPanel:
         """Update both; below, the best layouts are listed where the tab itself does not."""
         plan = state.plan
         if plan is None:
-            note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
+            none = "No plan: the reason is below." if state.fault else "No plan yet: press Plan."
+            note = "Planning; figures appear with the first plan." if state.planning else none
             self.head.value, self.below.value = f'<p class="alpa-question">{note}</p>', ""
             return
         guess = estimated_seconds(state)
@@ -165,11 +166,12 @@ def verdict_html(
         dollars = plan.cluster.devices * price / 3600.0 / plan.tokens_per_second * 1e6
         hint = f"{plan.cluster.devices:,} devices at {price:g} $ an hour"
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
+    layout = " · ".join(f"<span>{escape(part)}</span>" for part in text.plan_words(plan).split(" · "))
     words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
         f'<div>{seconds}<p class="{kind}" title="{escape(_trust(plan))}">'
         f"{escape(estimate or _error(plan))}</p></div>"
-        f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'
+        f'<div class="{_stale(guess)}"><p class="alpa-words" title="{words}">{layout}</p>'
         f'<p class="alpa-facts">{"".join(facts)}</p></div>'
     )
 

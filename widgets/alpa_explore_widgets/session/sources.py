@@ -70,7 +70,7 @@ class Sources:
         key = (settings.model, settings.microbatch, dtype, settings.sequence)
         if key not in self._graphs:
             precision = {} if dtype is None else {"precision": dtype}
-            model = self.user_model if self._is_user_model(settings.model) else None
+            model = self.user_model if self.is_user_model(settings.model) else None
             if model is not None and model.precision and dtype not in (None, model.precision):
                 raise OptionError(
                     "The precision of a captured graph is fixed",
@@ -93,7 +93,7 @@ class Sources:
 
     def reference(self, settings: Settings) -> str:
         """What names the model, with the length of its samples, in `models.catalog`. OptionError for the user's own."""
-        if self._is_user_model(settings.model):
+        if self.is_user_model(settings.model):
             raise OptionError(
                 "Layouts are enumerated for a model by its sizes",
                 found=f"{settings.model}, a model of your own",
@@ -131,7 +131,7 @@ class Sources:
         model = self.user_model
         yours = [m.name for m in (model, self._config) if m is not None]
         listed = [[name, name, "Your model"] for name in yours]
-        entries = [catalog.entry(name) for name in catalog.names() if not self._is_user_model(name)]
+        entries = [catalog.entry(name) for name in catalog.names() if not self.is_user_model(name)]
         small = "Small, for trying"
         return listed + [[e.name, e.name, small if e.name.endswith("-tiny") else _FAMILIES[e.family]] for e in entries]
 
@@ -154,7 +154,7 @@ class Sources:
         """[name, text, group] of the precisions of `model`; '' stands for its default. Those of products alone come
         last."""
         dtypes: Sequence[str]
-        if not self._is_user_model(model):
+        if not self.is_user_model(model):
             default, dtypes = f"{self._entry(model).precision} (default)", PRECISIONS
         elif self.user_model is not None and self.user_model.precision:
             default, dtypes = f"{self.user_model.precision}, as captured", (self.user_model.precision,)
@@ -203,7 +203,7 @@ class Sources:
 
     def may_have_experts(self, model: str) -> bool:
         """Whether a model of the catalogue or of a config routes tokens to experts; a model of one's own may."""
-        if self._is_user_model(model):
+        if self.is_user_model(model):
             return True
         config = self._entry(model).config
         return "experts" in getattr(config, "text", "") or getattr(config, "experts", None) is not None
@@ -219,7 +219,7 @@ class Sources:
     ) -> tuple[int, int]:
         """(samples in a microbatch, B) to begin with; B and the samples of an iteration are the paper's unless they are
         given. OptionError where they are no whole number of microbatches."""
-        if self._is_user_model(model):
+        if self.is_user_model(model):
             samples = self.microbatches(model)[0]
             count = num_microbatches or max(1, (global_batch or 32 * samples) // samples)
             if global_batch not in (None, samples * count):
@@ -241,16 +241,17 @@ class Sources:
 
     def default_sequence(self, model: str) -> int | None:
         """Tokens of a sample; None where the model has no such setting."""
-        return None if self._is_user_model(model) else self._entry(model).sequence
+        return None if self.is_user_model(model) else self._entry(model).sequence
 
     def code_name(self, model: str) -> str:
         """What names a model in code: a config in full, as its path may not be known any more; '' for one's own."""
-        return "" if self._is_user_model(model) else self._entry(model).reference
+        return "" if self.is_user_model(model) else self._entry(model).reference
 
     def _entry(self, name: str) -> CatalogEntry:
         return self._config if self._config is not None and name == self._config.name else catalog.entry(name)
 
-    def _is_user_model(self, name: str) -> bool:
+    def is_user_model(self, name: str) -> bool:
+        """Whether this is the model that the user gave, not one of a name or a config."""
         return self.user_model is not None and name == self.user_model.name
 
 

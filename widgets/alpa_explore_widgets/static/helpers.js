@@ -1,4 +1,4 @@
-// Helpers of the small widgets. elements/static_files.py puts this text before each of their modules.
+// Helpers of the small widgets. elements/page_widget.py puts this text before each of their modules.
 
 // What this page has done so far, for tests and for whoever looks for a fault. `asked` and `answered`: messages to the kernel,
 // and those that it is done with, their answers included. `begun` and `drawn`: pictures that were to be drawn (figures,

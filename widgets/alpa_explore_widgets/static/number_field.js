@@ -10,6 +10,7 @@ function render({ model, el }) {
   const typed = el.querySelector("input[type=number]");
   const slider = el.querySelector("input[type=range]");
 
+  let letters = ""; // that were refused since the box last changed
   const stops = () => model.get("stops");
   const withUnit = (value) => (model.get("unit") ? `${value} ${model.get("unit")}` : String(value));
   const nearest = (value) => {
@@ -44,6 +45,7 @@ function render({ model, el }) {
     for (const input of [typed, slider]) input.disabled = model.get("disabled");
   };
   const send = (value) => {
+    letters = "";
     typing.forget();
     field.refuse("");
     announce(value);
@@ -65,8 +67,8 @@ function render({ model, el }) {
     const text = typed.value;
     const notNumber = typed.validity.badInput;
     const fraction = model.get("whole") && !Number.isInteger(Number(text));
-    if (!notNumber && (text === "" ? model.get("optional") : inRange(Number(text)) && !fraction)) return "";
-    const found = notNumber ? "That is not a number" : text === "" ? "Nothing was typed" : `${inWords(Number(text))} was typed`;
+    if (!notNumber && (text === "" ? model.get("optional") && !letters : inRange(Number(text)) && !fraction)) return "";
+    const found = notNumber ? "That is not a number" : text === "" ? (letters ? `“${letters}” is not part of a number` : "Nothing was typed") : `${inWords(Number(text))} was typed`;
     return explain(found, fraction);
   };
   const take = () => {
@@ -75,12 +77,14 @@ function render({ model, el }) {
     else send(typed.value === "" ? null : Number(typed.value));
   };
   const typing = listenToTyping(typed, field, { take, restore });
+  typed.addEventListener("input", () => (letters = ""));
 
   typed.addEventListener("beforeinput", (event) => {
     // The browser would drop the letters, and what they were typed over.
     if (!event.data || /[-+.,\deE]/.test(event.data)) return;
     event.preventDefault();
-    field.refuse(explain(`“${event.data}” is not part of a number`, model.get("whole")));
+    letters += event.data;
+    field.refuse(explain(`“${letters}” is not part of a number`, model.get("whole")));
   });
   typed.addEventListener("keydown", (event) => {
     // An arrow key moves a whole number by one, any other one to the next stop.

@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore import units
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.figures.style import TOOL_PIXELS, Figure
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore_widgets.elements.fields import choice_field, options
 from alpa_explore_widgets.elements.figures import PlotlyFigure
-from alpa_explore_widgets.elements.page_widget import PageFigure
+from alpa_explore_widgets.elements.page_widget import PageFigure, set_class
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.asking.layouts import Asked
+from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import Answer, State
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
@@ -29,6 +31,8 @@ RIGHT_PIXELS = 12
 """Least margin on the right: half of the last label of an axis."""
 HEIGHT = 500
 """Default height of a figure in pixels: the whole explorer fits a 1400 × 900 screen."""
+_STEPS = {"capture": "capture the model", "works": "read the work of its parts", "layouts": "price layouts"}
+"""Pass of pricing, in order -> what it does; layouts are shown from the first on."""
 
 
 class FigurePanel(Panel):
@@ -135,12 +139,27 @@ class AskedPanel(FigurePanel):
     made_ahead = True
     nothing: ClassVar[str]
     """What is said before the first question."""
-    started: ClassVar[str]
-    """What is said before the first part of an answer."""
 
-    def __init__(self, asked: Asked[Any]) -> None:
-        self.asked = asked
+    def __init__(self, session: Session, asked: Asked[Any]) -> None:
+        self.session, self.asked = session, asked
         super().__init__()
+
+    def follow(self, state: State) -> None:
+        """Ask when first opened; offer to ask again only where there can be an answer."""
+        set_class(self.widget, "alpa-bare", on=self.session.sources.is_user_model(state.settings.model))
+        answer = self.answer(state)
+        if answer is None:
+            self.ask_first(state)  # the change of the state shows this tab again
+        else:
+            self.offer(answer, state)
+
+    @abstractmethod
+    def ask_first(self, state: State) -> None:
+        """Ask for what is of most use with these settings."""
+
+    @abstractmethod
+    def offer(self, answer: Answer[Any], state: State) -> None:
+        """Offer what can be done with an answer."""
 
     def answer(self, state: State) -> Answer[Any] | None:
         """That on screen."""
@@ -150,7 +169,9 @@ class AskedPanel(FigurePanel):
     def depends_on(self, state: State) -> tuple[object, ...]:
         """What is known."""
         answer = self.answer(state)
-        return (None, None, False) if answer is None else (answer.found, answer.fault, answer.running)
+        if answer is None:
+            return (None, None, False)
+        return (answer.found, answer.fault, answer.running, answer.progress if answer.found is None else None)
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""
@@ -166,7 +187,25 @@ class AskedPanel(FigurePanel):
         if answer is not None and answer.fault is not None:
             fault = answer.fault
             return f"{fault.what}: {fault.found}. {fault.remedy}", ""
-        return self.started if answer is not None and answer.running else self.nothing, ""
+        if answer is None or not answer.running:
+            return self.nothing, ""
+        steps = list(_STEPS)
+        at = 0 if answer.progress is None else steps.index(answer.progress.pass_name)
+        items = [f"<li>✓ {name}</li>" for name in steps[:at]]
+        items += [
+            f'<li aria-current="step">{self.step(answer)}</li>',
+            *(f"<li>{_STEPS[s]}</li>" for s in steps[at + 1 :]),
+        ]
+        return "", f'<ol class="alpa-steps">{"".join(items)}</ol>'
+
+    def step(self, answer: Answer[Any]) -> str:
+        """What is being done for an answer, how much of it is done, and how long the rest takes."""
+        progress = answer.progress
+        if progress is None or not progress.total:
+            return _STEPS["capture"]
+        left = progress.eta_seconds
+        more = "" if not left else f", {units.seconds(left)} left"
+        return f"{_STEPS[progress.pass_name]}: {progress.done:,} of {progress.total:,}{more}"
 
     def draw(self, state: State, theme: str) -> Figure:
         """The figure of what is known."""
@@ -177,6 +216,10 @@ class AskedPanel(FigurePanel):
     @abstractmethod
     def draw_answer(self, answer: Answer[Any], state: State, theme: str) -> Figure:
         """The figure of what is found."""
+
+    def note(self, text: str) -> str:
+        """What is said of an answer."""
+        return f'<p class="alpa-question" role="status">{escape(text)}</p>'
 
     def show_progress(self, line: W.HTML, html: str) -> None:
         """What is under way; nothing in its place where there is nothing to say."""

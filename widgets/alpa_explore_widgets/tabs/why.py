@@ -24,6 +24,8 @@ from alpa_explore_widgets.tab_kinds.panel import Panel
 
 _STAGES = 8
 """Stages up to which each has a bar of its own."""
+_NAMED = 1e-3
+"""The least share of T that has a place in the legend of its own."""
 
 
 class WhyPanel(Panel):
@@ -92,7 +94,11 @@ def costs_html(plan: Plan, theme: str) -> str:
         f"<span>{_swatch(name, looks)}{escape(name)} <b>{units.seconds(seconds)}</b> "
         f"{units.percent(seconds / total)}</span>"
         for name, seconds in mean.items()
+        if seconds >= _NAMED * total
     )
+    if rest := {name: seconds for name, seconds in mean.items() if seconds < _NAMED * total}:
+        listed = "; ".join(f"{name} {units.seconds(seconds)}" for name, seconds in rest.items())
+        legend += f'<span title="{escape(listed)}">all else <b>{units.seconds(sum(rest.values()))}</b></span>'
     shown = times if 1 < len(times) <= _STAGES else ()
     stages = "".join(_stage(time.stage, dict(time.parts), looks, total) for time in shown)
     head = f"<h4>{units.seconds(total)} of an iteration, on the average device</h4>"
@@ -128,14 +134,14 @@ def _finding(state: State, levers: Sequence[Lever], gains: Mapping[str, float]) 
     parts = sorted(mean_parts(time_parts(plan)).items(), key=lambda part: -part[1])
     total = plan.predicted.iteration_seconds
     words = " and ".join(f"{name} {units.percent(s / total)}" for name, s in parts[:2] if s >= SMALL * total)
-    said, free = [f"Most of the time: {words}."], {lever.name for lever in levers if lever.free}
+    said, free = [f"Time: {words}."], {lever.name for lever in levers if lever.free}
     best = max((name for name in gains if name in free), key=lambda name: gains[name], default=None)
     if best is None:
         said.append("No free change was asked yet.")
     elif gains[best] < SMALL:
         said.append("No free change that was asked saves time.")
     else:
-        said.append(f"The best free change so far: {best}, {change_text(-gains[best])}.")
+        said.append(f"Best free change: {best}, {change_text(-gains[best])}.")
     yours = [(gain, number) for number, _, gain in other_plans(state, levers)]
     if yours and max(yours)[0] >= max(SMALL, *gains.values(), 0.0):
         gain, number = max(yours)

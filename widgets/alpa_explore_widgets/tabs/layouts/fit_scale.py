@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any
 
 import ipywidgets as W
@@ -22,8 +21,6 @@ from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 _NODES = "1, 2, 4, 8"
 _OWN_SHARE = 4
 """The fewest nodes that are asked about first, as a part of those of the controls."""
-_STEPS = {"works": "parts of the model read", "layouts": "layouts priced"}
-"""Pass of pricing -> what it counts."""
 _DEFAULT_DEVICES = ("h100", "b200")
 """Beside the device of the controls: what people ask for first."""
 
@@ -35,13 +32,11 @@ class FitScalePanel(AskedPanel):
     question = "On which devices does this model fit, how fast is it there, and what does it cost? A click plans there."
     of_plan = False
     nothing = "Nothing is priced yet: press Find out."
-    started = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
 
     def __init__(self, session: Session) -> None:
-        self._session = session
         self._asked: tuple[str, ...] = ()
         """The devices that have a field for a price."""
-        super().__init__(session.layouts.scaling)
+        super().__init__(session, session.layouts.scaling)
 
     def controls(self) -> list[W.Widget]:
         """What to compare, and the buttons."""
@@ -63,18 +58,18 @@ class FitScalePanel(AskedPanel):
         self.row, self.progress = box("alpa-panel-controls", self.place, self.plan_there), W.HTML()
         return [self.row, self.progress]
 
-    def follow(self, state: State) -> None:
-        """Ask when first opened; offer what is there."""
-        if state.scaling is None:
-            if not self.devices.value:
-                own = state.settings.device
-                names = (own, *_DEFAULT_DEVICES) if own in _own_names() else _DEFAULT_DEVICES
-                self.devices.value = ", ".join(dict.fromkeys(names))
-            if self.nodes.value == _NODES:
-                self.nodes.value = nodes_around(state.settings.nodes)
-            self._ask()
-            return  # the change of the state shows this tab again
-        answer = state.scaling
+    def ask_first(self, state: State) -> None:
+        """The device of the controls, and others beside it."""
+        if not self.devices.value:
+            own = state.settings.device
+            names = (own, *_DEFAULT_DEVICES) if own in _own_names() else _DEFAULT_DEVICES
+            self.devices.value = ", ".join(dict.fromkeys(names))
+        if self.nodes.value == _NODES:
+            self.nodes.value = nodes_around(state.settings.nodes)
+        self._ask()
+
+    def offer(self, answer: Answer[Any], state: State) -> None:
+        """Prices, the clusters on which it fits, and the progress."""
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)
         fitting = [] if answer.found is None else [str(p.cluster) for p in answer.found.points if p.best is not None]
@@ -84,7 +79,7 @@ class FitScalePanel(AskedPanel):
                 self.place.value = choices[0][0]
             self.place.choices = choices
         self.plan_there.disabled = not fitting
-        self.show_progress(self.progress, _progress_html(answer, state))
+        self.show_progress(self.progress, self._progress_html(answer, state))
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
         """The question but for its batch, and the prices."""
@@ -116,6 +111,28 @@ class FitScalePanel(AskedPanel):
 
         return scaling_table(found)
 
+    def _progress_html(self, answer: Answer[ScalingQuestion], state: State) -> str:
+        """What is under way, or that the answer is for other settings; '' otherwise."""
+        question, settings = answer.question, state.settings
+        if answer.running:
+            points = () if answer.found is None else answer.found.points
+            done = sum(point.state not in ("waiting", "fits") for point in points)
+            total = max(len(question.devices) * len(question.nodes), 1)
+            return (
+                f'<div class="alpa-progress" role="status"><progress aria-label="Pricing clusters" max="{total}" '
+                f'value="{done}"></progress>{done} of {total} clusters are known; {self.step(answer)}</div>'
+            )
+        batch = settings.microbatch * settings.num_microbatches
+        if (settings.model, settings.sequence, settings.precision, batch) != (
+            *(question.model, question.sequence, question.precision),
+            question.global_batch,
+        ) and not state.replanning:
+            of = f"{question.model} with a global batch of {question.global_batch:,}"
+            return self.note(f"This is {of}: press Find out for the present settings.")
+        if answer.found is not None and not answer.found.whole:
+            return self.note("Cancelled: these are the clusters that were priced by then.")
+        return ""
+
     def _offer_prices(self, devices: Sequence[str]) -> None:
         """A field for each device; what was typed stays."""
         if tuple(devices) == self._asked:
@@ -140,7 +157,7 @@ class FitScalePanel(AskedPanel):
         return {d: price for d in self._asked if d in self.prices and (price := self.prices[d].value) is not None}
 
     def _priced(self, _change: Mapping[str, Any]) -> None:
-        self._session.layouts.set_prices(self._given_prices())
+        self.session.layouts.set_prices(self._given_prices())
 
     def _typed(self, _change: Mapping[str, Any]) -> None:
         """Say what is wrong as soon as it is typed, and no longer than it is."""
@@ -152,11 +169,11 @@ class FitScalePanel(AskedPanel):
         nodes, self.nodes.problem = _nodes(self.nodes.value)
         if not self.devices.problem and not self.nodes.problem:
             self._offer_prices(devices)
-            self._session.layouts.ask_scaling(devices, nodes, self._given_prices())
+            self.session.layouts.ask_scaling(devices, nodes, self._given_prices())
 
     def _plan_there(self) -> None:
         if self.place.value:
-            self._session.plan_on(Cluster.parse(self.place.value))
+            self.session.plan_on(Cluster.parse(self.place.value))
 
 
 def _own_names() -> list[str]:
@@ -190,29 +207,3 @@ def _nodes(text: str) -> tuple[tuple[int, ...], str]:
     if not parts or not all(part.isdecimal() and 1 <= int(part) <= 4096 for part in parts):
         return (), f"{text or 'Nothing'} is no list of numbers of nodes, such as {_NODES}."
     return tuple(sorted({int(part) for part in parts})), ""
-
-
-def _progress_html(answer: Answer[ScalingQuestion], state: State) -> str:
-    """What is under way, or that the answer is for other settings; '' otherwise."""
-    question, settings = answer.question, state.settings
-    if answer.running:
-        points = () if answer.found is None else answer.found.points
-        done = sum(point.state not in ("waiting", "fits") for point in points)
-        total = max(len(question.devices) * len(question.nodes), 1)
-        step = "" if answer.progress is None else f", {_STEPS[answer.progress.pass_name]}: {answer.progress.done:,}"
-        return (
-            f'<div class="alpa-progress" role="status"><progress aria-label="Pricing clusters" max="{total}" '
-            f'value="{done}"></progress>{done} of {total} clusters are known{escape(step)}</div>'
-        )
-    batch = settings.microbatch * settings.num_microbatches
-    if (settings.model, settings.sequence, settings.precision, batch) != (
-        *(question.model, question.sequence, question.precision),
-        question.global_batch,
-    ) and not state.replanning:
-        text = (
-            f"This is {question.model} with a global batch of {question.global_batch:,}: press Find out for the present"
-        )
-        return f'<p class="alpa-question" role="status">{escape(text)} settings.</p>'
-    if answer.found is not None and not answer.found.whole:
-        return '<p class="alpa-question" role="status">Cancelled: these are the clusters that were priced by then.</p>'
-    return ""

@@ -47,11 +47,9 @@ class LayoutsPanel(AskedPanel):
     title = "Layouts"
     question = "Every uniform layout of this model on this cluster: which is fastest, and why not another?"
     nothing = "No layout is priced yet: press Price layouts."
-    started = "The model is captured, then every layout is priced: those that are known appear here."
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-        super().__init__(session.layouts.layouts)
+        super().__init__(session, session.layouts.layouts)
         self.listed = W.HTML()
         """Below the figure: the layouts under the filters."""
         self.widget.children = (*self.widget.children, self.listed)
@@ -79,14 +77,14 @@ class LayoutsPanel(AskedPanel):
         self.progress = W.HTML()
         return [box("alpa-chips", *self.filters.values()), self.progress]
 
-    def follow(self, state: State) -> None:
-        """Ask when first opened; offer what is there."""
-        if state.layouts is None:
-            self._ask()
-            return  # the change of the state shows this tab again
-        answer = state.layouts
+    def ask_first(self, _state: State) -> None:
+        """The layouts on the cluster of the controls."""
+        self._ask()
+
+    def offer(self, answer: Answer[Any], state: State) -> None:
+        """Filters, progress, and the fewest nodes."""
         set_shown(self.cancel, on=answer.running)
-        self.show_progress(self.progress, _progress_html(answer, state))
+        self.show_progress(self.progress, self._progress_html(answer, state))
         self._offer_filters(answer.found)
         larger = None if answer.found is None else answer.found.fits_on
         set_shown(self.larger, on=larger is not None)
@@ -176,13 +174,30 @@ class LayoutsPanel(AskedPanel):
             f"{head}<th></th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
 
+    def _progress_html(self, answer: Answer[LayoutQuestion], state: State) -> str:
+        """What is under way, or that the answer is for other settings; '' otherwise."""
+        if answer.running:
+            progress = answer.progress
+            share = "" if progress is None or not progress.total else f' value="{progress.done}" max="{progress.total}"'
+            counted = "" if answer.found is None else f"; {self.step(answer)}"
+            return (
+                f'<div class="alpa-progress" role="status"><progress aria-label="Pricing layouts"{share}></progress>'
+                f"Pricing every layout of {escape(answer.question.words)}{counted}</div>"
+            )
+        if answer.question != question_of(state.settings) and not state.replanning:
+            now = question_of(state.settings).words
+            return self.note(f"These are the layouts of {answer.question.words}. Press Price layouts for {now}.")
+        if answer.found is not None and not answer.found.whole:
+            return self.note("Cancelled: these are the layouts that were priced by then.")
+        return ""
+
     def _ask(self) -> None:
-        self._session.layouts.ask_layouts()
+        self.session.layouts.ask_layouts()
 
     def _plan_larger(self) -> None:
-        answer = self._session.store.state.layouts
+        answer = self.session.store.state.layouts
         if answer is not None and answer.found is not None and answer.found.fits_on is not None:
-            self._session.plan_on(answer.found.fits_on)
+            self.session.plan_on(answer.found.fits_on)
 
 
 def _values(layouts: Layouts, priced: PricedLayout, run: MeasuredLayout | None) -> dict[str, str]:
@@ -236,25 +251,3 @@ def _beside(state: State, layouts: Layouts) -> PlanAsLayout | None:
     from alpa_explore.uniform_layouts.beside_plan import plan_beside
 
     return plan_beside(layouts, plan)
-
-
-def _note(text: str) -> str:
-    return f'<p class="alpa-question" role="status">{escape(text)}</p>'
-
-
-def _progress_html(answer: Answer[LayoutQuestion], state: State) -> str:
-    """What is under way, or that the answer is for other settings; '' otherwise."""
-    if answer.running:
-        progress = answer.progress
-        counted = "" if progress is None else f", {progress.pass_name}: {progress.done:,} of {progress.total:,}"
-        share = "" if progress is None or not progress.total else f' value="{progress.done}" max="{progress.total}"'
-        return (
-            f'<div class="alpa-progress" role="status"><progress aria-label="Pricing layouts"{share}></progress>'
-            f"Pricing every layout of {escape(answer.question.words)}{escape(counted)}</div>"
-        )
-    if answer.question != question_of(state.settings) and not state.replanning:
-        now = question_of(state.settings).words
-        return _note(f"These are the layouts of {answer.question.words}. Press Price layouts for {now}.")
-    if answer.found is not None and not answer.found.whole:
-        return _note("Cancelled: these are the layouts that were priced by then.")
-    return ""
