@@ -118,8 +118,9 @@ def league(model: str | None = None) -> Card:
             "\n".join(
                 [f"- {units.seconds(best['best_seconds'])}: the best uniform layout"]
                 + [
-                    f"- {units.seconds(record['seconds'])} (+{units.percent(_regret(record))}): {record['student']}, "
-                    f"{record['layout']}"
+                    f"- {units.seconds(record['seconds'])} "
+                    f"(+{units.percent(max(0, record['seconds'] / record['best_seconds'] - 1))}): "
+                    f"{record['student']}, {record['layout']}"
                     for record in ordered
                 ]
             )
@@ -137,7 +138,7 @@ def priced_layouts(
 
 
 def _reveal(asked: Layouts, priced: PricedLayout, *, planner: Mapping[str, Any] | None) -> Card:
-    problem = f"{asked.model} on {asked.cluster}, {asked.global_batch} samples of {asked.sequence} tokens"
+    problem = f"{asked.model} on {asked.cluster}, {asked.global_batch} samples of {asked.sequence:,} tokens"
     best, room = asked.best, memory_words(priced, asked.cluster)
     if not priced.fits:
         instead = f" The best that fits is {best.words}: {units.seconds(best.seconds)}." if best else ""
@@ -218,10 +219,6 @@ def _remember(asked: Layouts, problem: str, priced: PricedLayout, best: PricedLa
     if record not in who.guesses:
         who.guesses.append(record)
     who.save()
-
-
-def _regret(record: dict[str, Any]) -> float:
-    return max(0.0, float(record["seconds"]) / float(record["best_seconds"]) - 1)
 
 
 def _nearest(asked: Layouts, wanted: Mapping[Axis, Any]) -> str:

@@ -156,6 +156,14 @@ def test_what_a_cell_prints_is_folded_where_its_card_waits_for_a_guess(tmp_path:
     assert "<details>" not in page_html([RunCell(cell=cell, outputs=[printed])], lesson, site).body
 
 
+def test_a_unit_stays_with_its_number_and_what_the_page_shows_anyway_is_left_out() -> None:
+    first = read_lessons(course_folder(), ["00"])[0]
+    body = page_html([RunCell(cell=cell) for cell in first.cells], first, Site(lessons=[first])).body
+    assert "80\u00a0GiB" in body
+    assert "\u00a0" not in "".join(match[0] for match in re.finditer(r"<(pre|code)\b.*?</\1>", body, re.DOTALL))
+    assert ("tour.svg" in first.path.read_text(), "tour.svg" in body) == (True, False), "for readers of the file alone"
+
+
 def test_the_live_what_if_stands_first_in_the_list_of_pages(tmp_path: Path) -> None:
     lesson, run = example_run(tmp_path)
     pages = [

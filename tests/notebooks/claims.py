@@ -422,7 +422,7 @@ CLAIMS: tuple[Claim, ...] = (
     (
         "07",
         "The output layer of GPT-350M has the work of {:.1f} blocks",
-        lambda: [(c := entry("gpt-350m").config).vocabulary / (12 * c.hidden)],
+        lambda: [(c := entry("gpt-350m").config).vocabulary / (12 * c.hidden + 2 * c.sequence)],
     ),
     ("07", "1 / (7 + 1) = {:.1f} %", lambda: [100 / 8]),
     ("07", "by {:.0f} ms more with each that follows", lambda: [300 - 260]),

@@ -200,7 +200,7 @@ def _layouts(random: Random) -> Layouts:
     group = random.choice(_groups())
     runs = random.sample(group.runs, 4)
     seconds = tuple((round(r.predicted_seconds or 0.0, 3), round(r.measured_seconds or 0.0, 3)) for r in runs)
-    model = f"{group.best.model} on {group.best.gpus} {group.best.device}"
+    model = f"{group.best.model} on {group.best.gpus} {group.best.device.upper()}"
     return Layouts(tuple(run.layout for run in runs), seconds, model)
 
 

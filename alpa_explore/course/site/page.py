@@ -157,6 +157,10 @@ def moving_pipeline_html() -> str:
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
+_MEASURE = re.compile(
+    r"<(pre|code)\b.*?</\1>|<[^>]+>|(?<=\d) (?=(?:%|[nmµ]?s|[kMGT]i?B|[TP]?FLOP)(?![a-z]))", re.DOTALL
+)
+"""The space between a number and its unit, at which no line should break; or what has none: code and tags."""
 _POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
     "img-src 'self' file: data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -169,8 +173,8 @@ _GUESS = "my_guess = ..."
 """A cell in whose place the page has a field."""
 _REVEALS = "data-truth="
 """In a card that waits for a guess."""
-_HIDDEN = "hide-input"
-"""Tag of a cell whose code the page does not show."""
+_HIDDEN, _REMOVED = "hide-input", "remove-cell"
+"""Tags of a cell whose code the page does not show, and of one that it does not show at all."""
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)/?(?:\.git)?")
 SCRIPTS = ("grading.js", "site.js")
 """Of every page."""
@@ -224,7 +228,7 @@ def page_html(
             if starts:
                 parts.append([])
             parts[-1].append(piece)
-    texts = ["".join(part) for part in parts if part]
+    texts = [_MEASURE.sub(lambda m: "\u00a0" if m[0] == " " else m[0], "".join(part)) for part in parts if part]
     body = "\n".join(
         f'<section class="part" id="part-{number}" data-said="{escape(said(text), quote=True)}">{text}</section>'
         for number, text in enumerate(texts)
@@ -251,9 +255,9 @@ def _pieces(html: str, *, new_part: bool) -> list[tuple[str, bool]]:
 
 
 def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
-    cell = run.cell
+    cell, tags = run.cell, run.cell.metadata.get("tags", ())
     if cell.kind == "markdown":
-        return markdown_html(cell.source)
+        return "" if _REMOVED in tags else markdown_html(cell.source)
     if cell.exercise:
         exercise = EXERCISES[cell.exercise]
         quizzes[exercise.id] = quiz_data(exercise)
@@ -264,7 +268,7 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
         return guess_html()
     if _STUDENT.search(cell.source):
         return ""
-    code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
+    code = "" if _HIDDEN in tags else code_html(cell.source)
     if code and (count := cell.source.count("\n") + 1) > tuning.OPEN_LINES:
         code = f"<details><summary>{count} lines of Python</summary>{code}</details>"
     outputs = run.outputs
@@ -273,18 +277,13 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
         outputs = [o for o in outputs if WIDGET not in o.get("data", {}) and "alpa-saved" not in str(o.get("data", {}))]
     if any(_REVEALS in str(o.get("data", {}).get("text/html", "")) for o in outputs):
         # What is printed beside a card that asks for a guess would tell the answer.
-        told, outputs = _apart(outputs)
+        told = [output for output in outputs if output.get("name") == "stdout"]
+        outputs = [output for output in outputs if output not in told]
         code += f"<details><summary>What it prints</summary>{outputs_html(told, figures)}</details>" if told else ""
     shown = outputs_html(outputs, figures) + (plan_html(run.plan, figures) if run.plan is not None else "")
     if asked := _TASK.search(cell.source):
         shown += _by_hand_html(asked[1])
     return f'<div class="cell">{code}{shown}</div>'
-
-
-def _apart(outputs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """What was printed, and what else was shown."""
-    printed = [output for output in outputs if output["output_type"] == "stream" and output["name"] == "stdout"]
-    return printed, [output for output in outputs if output not in printed]
 
 
 def _by_hand_html(name: str) -> str:
@@ -391,12 +390,8 @@ def themes() -> dict[str, Any]:
     """
     return {
         "config": CONFIG,
-        "templates": {theme: _plain(template(theme)) for theme in ("light", "dark")},
+        "templates": {theme: json.loads(json.dumps(template(theme).to_plotly_json())) for theme in ("light", "dark")},
         "ground": {theme: ground(theme) for theme in ("light", "dark")},
         "ink": {theme: ink(theme) for theme in ("light", "dark")},
         "pairs": {colour("light"): colour("dark") for colour in (ink, faint, empty)},
     }
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value.to_plotly_json()))

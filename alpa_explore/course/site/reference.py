@@ -18,7 +18,7 @@ from typing import Any
 import alpa_explore
 
 EXAMPLES, OUTPUTS = (Path(__file__).parent / name for name in ("examples.toml", "example_outputs.toml"))
-_WIDTH = 92
+_WIDTH = 84
 """Letters of a line of help."""
 _INTRODUCTION = """\
 # Reference

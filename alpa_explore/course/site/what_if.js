@@ -302,7 +302,7 @@ const whatIf = (() => {
     const { bytes, each, fits, mfu, microbatches, once, parts, seconds, stage, tokensPerSecond } = priced;
     answer.replaceChildren(
       line("b", `${time(seconds)} an iteration, ${gib(bytes)} of ${gib(tables.room)}: ${fits ? "fits" : "does not fit"}`),
-      line("p", `${words(question)}: ${microbatches} microbatch${microbatches > 1 ? "es" : ""} of ${time(each)}, and ${time(Math.max(once, 0))} in which the pipeline fills and drains, gradients are summed and weights updated. ${digits(tokensPerSecond)} tokens a second, MFU ${digits(100 * mfu)} %.`),
+      line("p", `${words(question)}: ${microbatches} microbatch${microbatches > 1 ? "es" : ""} of ${time(each)}, and ${time(Math.max(once, 0))} in which the pipeline fills and drains, gradients are summed and weights updated. ${digits(tokensPerSecond)} tokens a second, MFU ${digits(100 * mfu)}\u00a0%.`),
       line("p", `${sizes}; ${tokens.toLocaleString("en")} tokens a sample; ${tables.label}.`),
     );
     answer.lastChild.className = "note";

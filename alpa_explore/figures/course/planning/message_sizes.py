@@ -70,5 +70,5 @@ def _state(links: Mapping[str, Link], p: int, kind: StepKind) -> Drawing:
         height=530,
         xaxis=axis("bytes of the tensor on one device", ticks=ticks, type="log", anchor="y2"),
         yaxis=axis("time", (-5.6, 1.6), ticks=times, type="log", domain=[0.42, 1.0]),
-        yaxis2=axis("of the bandwidth", (0, 1.05), domain=[0.0, 0.32], tickformat=".0%"),
+        yaxis2=axis("of the bandwidth", (-0.08, 1.05), domain=[0.0, 0.32], tickformat=".0%"),
     )

@@ -89,6 +89,7 @@ def schedule_figure(name: str, devices: int, microbatches: int, ratio: str = "1 
         f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches",
         height=300 + 24 * devices,
         barmode="overlay",
+        meta={"least_width": 640},
         xaxis=axis("time, in forward passes of a microbatch", anchor="y2", rangemode="tozero"),
         yaxis=axis(span=span, ticks=rows, domain=[0.42, 1.0], zeroline=False),
         yaxis2=axis("held", domain=[0.0, 0.32], rangemode="tozero"),
