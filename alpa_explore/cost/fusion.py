@@ -27,25 +27,38 @@ from dataclasses import replace
 from hashlib import sha256
 
 from alpa_explore.graph import Operator, Phase, Ref, TrainingGraph
-from alpa_explore.graph.counts import VIEWS, is_matrix_product, is_view, packet
+from alpa_explore.graph.counts import LINEAR_ALGEBRA, VIEWS, is_matrix_product, is_view, packet
 from alpa_explore.graph.linear_layers import LinearLayer, linear_layers, weight_tensors
 from alpa_explore.graph.operator import FusedKernel, Joined, mapped
+from alpa_explore.sharding.rules.products import RESAMPLING_BACKWARD
 
 NEVER_FUSED = frozenset(
     {
+        "aten._cdist_backward",
+        "aten._cdist_forward",
+        "aten._fft_c2c",
+        "aten._fft_c2r",
+        "aten._fft_r2c",
         "aten._scaled_mm",
         "aten.cumsum",
         "aten.cumprod",
         "aten.embedding_dense_backward",
+        "aten.grid_sampler_2d_backward",
+        "aten.grid_sampler_3d",
+        "aten.grid_sampler_3d_backward",
         "aten.index_add",
         "aten.index_put",
         "aten.max_pool2d_with_indices",
         "aten.max_pool2d_with_indices_backward",
+        "aten.max_pool3d_with_indices",
+        "aten.max_pool3d_with_indices_backward",
         "aten.scatter",
         "aten.scatter_add",
         "aten.scatter_reduce",
         "aten.sort",
         "aten.topk",
+        *LINEAR_ALGEBRA,
+        *(f"aten.{name}" for name in RESAMPLING_BACKWARD.split()),
     }
 )
 """Operators, beside matrix products and attention, that run as kernels of their own."""

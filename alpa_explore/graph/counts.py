@@ -53,6 +53,19 @@ sample, step and channel, of `selective_scan` for each number of the state too. 
 backward pass goes through the steps again."""
 _COMPLEX = frozenset({"complex64", "complex128"})
 _FOURIER = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
+LINEAR_ALGEBRA: Mapping[str, float] = {
+    "aten.linalg_cholesky_ex": 1 / 3,
+    **dict.fromkeys(("aten.linalg_lu", "aten.linalg_lu_factor_ex", "aten._linalg_solve_ex"), 2 / 3),
+    **dict.fromkeys(("aten._linalg_det", "aten._linalg_slogdet"), 2 / 3),
+    "aten.linalg_inv_ex": 2,
+    "aten.linalg_qr": 4,
+    "aten._linalg_eigh": 9,
+    "aten._linalg_svd": 21,
+    "aten.linalg_solve_triangular": 1,
+    **dict.fromkeys(("aten.linalg_lu_solve", "aten.cholesky_solve"), 2),
+}
+"""FLOPs for each number and row of the matrix that is factorised, or of the right side that is solved for (Golub and
+Van Loan, Matrix Computations)."""
 GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read of their first input, the table, as much as they write."""
 GROUPED = frozenset(
@@ -146,6 +159,12 @@ def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argum
         return steps_of(arguments, inputs) * sum(o.flops for o in body_of(arguments).operators)
     if name in LINEAR_SCANS:
         return LINEAR_SCANS[name] * _scanned(name, shapes)
+    if name in ("aten._cdist_forward", "aten._cdist_backward"):  # a difference, its power and a sum for each number
+        backward = name.endswith("backward")
+        return 3 * (inputs[3] if backward else outputs[0]).elements * shapes[backward][-1]
+    if name in LINEAR_ALGEBRA:
+        of = outputs[0] if "solve" in name and name != "aten._linalg_solve_ex" else inputs[0]
+        return round(LINEAR_ALGEBRA[name] * of.elements * of.shape[-2])
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)

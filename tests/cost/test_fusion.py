@@ -116,3 +116,23 @@ def test_a_gather_moves_the_rows_that_it_writes_however_its_table_is_divided() -
         assert moved == pytest.approx(2 * share * written.bytes, rel=0.05)
         divided.add(local_share(strategy.inputs[0], model.mesh.shape))
     assert divided == {0.25, 1.0}
+
+
+class Resampled(nn.Module):
+    """Transforms, a larger image and a solution of equations: each a kernel of a library."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.interpolate(self.mix(x), scale_factor=2, mode="bilinear")
+        x = torch.fft.irfft2(torch.fft.rfft2(x) * 2)
+        return torch.linalg.inv(x.square() + 9 * torch.eye(x.shape[-1])).square().mean()
+
+
+def test_kernels_of_libraries_are_not_fused() -> None:
+    graph = capture(Resampled(), (torch.randn(8, 4, 6, 6),))
+    alone = {o.kind.split(".")[1] for o in graph.operators if o.bytes_accessed and not is_fusible(o, graph)}
+    assert {"upsample_bilinear2d_backward", "_fft_r2c", "_fft_c2r", "linalg_inv_ex"} <= alone
+    assert not {"mul", "add", "pow"} & alone

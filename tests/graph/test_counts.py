@@ -99,3 +99,15 @@ def test_fourier_transforms_count_five_n_log_n_and_of_real_numbers_half_of_it():
     assert counts.flops("aten._fft_c2c.default", [whole], [whole], (Ref(0), (0, 1), 0, True)) == round(
         5 * 192 * math.log2(192)
     )
+
+
+def test_distances_and_factorisations_count_every_pair_and_row():
+    left, right, distances = tensor(0, 2, 5, 7), tensor(1, 2, 6, 7), tensor(2, 2, 5, 6)
+    matrix, side = tensor(3, 3, 8, 8), tensor(4, 3, 8, 4)
+    assert counts.flops("aten._cdist_forward.default", [left, right], [distances]) == 3 * 2 * 5 * 6 * 7
+    assert (
+        counts.flops("aten._cdist_backward.default", [distances, left, right, distances], [left]) == 3 * 2 * 5 * 6 * 7
+    )
+    assert counts.flops("aten.linalg_inv_ex.default", [matrix], [matrix]) == 2 * 3 * 8**3
+    assert counts.flops("aten.linalg_cholesky_ex.default", [matrix], [matrix]) == 8**3
+    assert counts.flops("aten.linalg_lu_solve.default", [matrix, side, side], [side]) == 2 * 3 * 8 * 8 * 4

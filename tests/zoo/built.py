@@ -1258,6 +1258,27 @@ def _(net, x):
     return out.square().mean()
 
 
+@built("long convolution by fft", lambda g: (normal(g, 12, 16),), f=weight(12, 16), o=linear(16, 4))
+def _(net, x):
+    """each transform keeps the signal that it pads"""
+
+    n = x.shape[-1]
+    transformed = torch.fft.rfft(net.o.weight.sum() * x, n=2 * n) * torch.fft.rfft(net.f, n=2 * n)
+    return net.o(torch.fft.irfft(transformed, n=2 * n)[..., :n]).square().mean()
+
+
+@built(
+    "images made larger",
+    lambda g: (normal(g, 3, 6, 6), normal(g, 4, 12, 12)),
+    a=lambda: nn.Conv2d(3, 4, 3, padding=1),
+    b=lambda: nn.Conv2d(4, 4, 3, padding=1),
+)
+def _(net, x, y):
+    h = F.relu(net.a(x))
+    modes = ({"mode": "bilinear", "align_corners": True}, {"mode": "bicubic"}, {"mode": "nearest-exact"})
+    return sum(F.l1_loss(net.b(F.interpolate(h, scale_factor=2, **mode)), y) for mode in modes)
+
+
 def of_transformers(name: str) -> Kind:
     """A model whose blocks are linear scans."""
     from tests.tracing.test_linear_scans import of_hugging_face

@@ -28,7 +28,7 @@ _HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKi
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 _THERE = (TensorKind.PARAMETER, *GIVEN_KINDS)
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
-_SAVED_FOR_SHAPE = {"aten.gather": 0, "aten.index_add": 3, "aten.index_copy": 3}
+_SAVED_FOR_SHAPE = {"aten.gather": 0, "aten.index_add": 3, "aten.index_copy": 3, "aten._fft_r2c": 0}
 """Kind -> the argument of which its derivative asks the shape alone, and which autograd saves whole (`derivatives.yaml`
 of PyTorch 2.13)."""
 _DRAWS = frozenset({"aten.native_dropout", "aten.bernoulli", "aten.rand_like"})

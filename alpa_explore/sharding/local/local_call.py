@@ -28,6 +28,7 @@ from alpa_explore.sharding.local.synced import (
 )
 from alpa_explore.sharding.rules.elementwise import RANDOM
 from alpa_explore.sharding.rules.factors import kinds
+from alpa_explore.sharding.rules.products import RESAMPLING_BACKWARD
 from alpa_explore.sharding.scans import Division, divisions
 from alpa_explore.sharding.spec import REPLICATE, local_shape
 from alpa_explore.sharding.strategy import Strategy
@@ -263,6 +264,7 @@ LOCAL_RULES: dict[str, _Local] = {
     **kinds("view _unsafe_view reshape expand new_zeros new_ones new_full new_empty", _sized(1)),
     **kinds("select_backward slice_backward", _sized(1)),
     **kinds("full zeros ones empty.memory_format", _sized(0)),
+    **kinds(RESAMPLING_BACKWARD, _sized(2)),
     **kinds("squeeze squeeze.dim squeeze.dims", _squeeze),
     **dict.fromkeys(RANDOM, _random),
     **kinds("addmm baddbmm", _biased_product),

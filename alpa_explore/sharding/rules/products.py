@@ -1,4 +1,5 @@
-"""Matrix products, convolutions and pooling. The products are heavy: replicated only if nothing else is legal.
+"""Matrix products, convolutions, pooling and resampling. The products are heavy: replicated only if nothing else is
+legal.
 
 Of a matrix product M, N and batch dims are spatial, K is reduced. Of a convolution batch and channels are sharded,
 never height and width: that would need halo exchanges.
@@ -8,7 +9,16 @@ from dataclasses import replace
 from typing import cast
 
 from alpa_explore.graph import Operator
-from alpa_explore.sharding.rules.factors import Splits, Tensors, each_plane, einsum, from_factors, kinds, nonempty
+from alpa_explore.sharding.rules.factors import (
+    Splits,
+    Tensors,
+    each_plane,
+    einsum,
+    elementwise,
+    from_factors,
+    kinds,
+    nonempty,
+)
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 from alpa_explore.units import DTYPE_BYTES
@@ -82,6 +92,15 @@ def convolution_backward(operator: Operator, inputs: Tensors, outputs: Tensors) 
     return nonempty(batch, out, into)
 
 
+def resampled(operator: Operator, inputs: Tensors, outputs: Tensors) -> Splits:
+    """Samples and channels of images of one, two or three dims."""
+    return elementwise(inputs, outputs, uncut=range(2, len(outputs[0].shape)))
+
+
+_NEAREST = " ".join(f"upsample_nearest{n}d _upsample_nearest_exact{n}d" for n in (1, 2, 3))
+_WEIGHTED = "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa"
+RESAMPLING = f"{_NEAREST} {_WEIGHTED} _upsample_bicubic2d_aa"
+RESAMPLING_BACKWARD = " ".join(f"{name}_backward" for name in RESAMPLING.split())
 _PRODUCTS = {
     **kinds("mm", einsum("mk,kn->mn")),
     **kinds("bmm matmul", matmul),
@@ -99,5 +118,6 @@ RULES = {
     **_PRODUCTS,
     **kinds("max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward", each_plane),
     **kinds("_adaptive_avg_pool2d _adaptive_avg_pool2d_backward", each_plane),
+    **kinds(f"{RESAMPLING} {RESAMPLING_BACKWARD}", resampled),
 }
 HEAVY = frozenset(_PRODUCTS)

@@ -1,7 +1,8 @@
-"""Matrix products, convolutions, pooling."""
+"""Matrix products, convolutions, pooling, resampling."""
 
 import torch
 
+from alpa_explore.sharding.rules.products import RESAMPLING, RESAMPLING_BACKWARD
 from tests.sharding.call import Call, real
 
 
@@ -48,6 +49,16 @@ _ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
 def grouped(a, b, *ends, factors):
     single = (real(*shape, dtype=torch.float32) for shape in (a, b))
     return Call("aten._grouped_mm.default", *single, *ends, factors=factors)
+
+
+def _resampled(name):
+    """Of an image with this many dims, to one that is 3 times as large."""
+    rank = next(n for n in (1, 2, 3) if f"{n}d" in name)
+    small, large = [4] * rank, [12] * rank
+    given = (large, [4, 8, *small]) if name.endswith("_backward") else (large,)
+    corners = () if "nearest" in name else (False,)
+    image = real(4, 8, *(large if name.endswith("_backward") else small))
+    return Call(f"aten.{name}.default", image, *given, *corners, factors="dim0 dim1")
 
 
 _image = real(4, 8, 8, 8)
@@ -107,6 +118,7 @@ CALLS = (
     ),
     Call("aten._adaptive_avg_pool2d.default", _image, [1, 1], factors="dim0 dim1"),
     Call("aten._adaptive_avg_pool2d_backward.default", real(4, 8, 1, 1), _image, factors="dim0 dim1"),
+    *(_resampled(name) for name in f"{RESAMPLING} {RESAMPLING_BACKWARD}".split()),
 )
 
 GROUPED = (

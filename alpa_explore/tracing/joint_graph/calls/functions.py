@@ -9,13 +9,15 @@
   power, a mean, a reciprocal root and two products, whatever device the model is made for; a GPU runs one kernel that
   stores none of the tensors between them.
 - `dropout` without dropout is its input, as it is where nothing is traced.
+- `interpolate` (`nn.Upsample`) is the operator of its mode. A trace replaces these by indices and weighted sums in
+  Python (`py_impl` in `torch._decomp`), which write several images of the larger size and add gradients by index.
 - `ctc_loss` is the operator of `tracing.fused.ctc`. Targets in one row have no shape before they are selected by a
   mask, as Hugging Face's models do; `attention.SelectedRows` keeps them as rows.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -104,11 +106,36 @@ CALLS: Mapping[Any, Callable[..., Any]] = {_BAG: embedding_bag, CTC: ctc_loss, _
 """torch's function -> what takes its place."""
 
 
+_aten = torch.ops.aten
+_RESAMPLING = tuple(
+    overload
+    for packet in (
+        *(_aten.upsample_nearest1d, _aten.upsample_nearest2d, _aten.upsample_nearest3d),
+        *(_aten._upsample_nearest_exact1d, _aten._upsample_nearest_exact2d, _aten._upsample_nearest_exact3d),
+        *(_aten.upsample_linear1d, _aten.upsample_bilinear2d, _aten.upsample_trilinear3d, _aten.upsample_bicubic2d),
+        *(_aten._upsample_bilinear2d_aa, _aten._upsample_bicubic2d_aa),
+    )
+    for overload in (packet.vec, packet.default)
+)
+
+
+@contextmanager
+def _whole_resampling() -> Iterator[None]:
+    """While this is entered, resampling has no decomposition in Python."""
+    with ExitStack() as stack:
+        for overload in _RESAMPLING:
+            stack.callback(overload._dispatch_cache.clear)
+            stack.enter_context(patch.dict(overload.py_kernels, clear=True))
+            overload._dispatch_cache.clear()
+        yield
+
+
 @contextmanager
 def in_torchs_modules() -> Iterator[None]:
     """Within torch's own modules too (`nn.EmbeddingBag`, `nn.RMSNorm`), which call the functions by their names in
     `torch.nn.functional`."""
     with (
+        _whole_resampling(),
         patch.object(functional, "embedding_bag", embedding_bag),
         patch.object(functional, "rms_norm", rms_norm),
         patch.object(functional, "dropout", dropout),
