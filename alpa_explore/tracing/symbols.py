@@ -77,7 +77,15 @@ def called(kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> 
     if kind == "aten.view.default":
         # The captured view was legal for the strides of the whole tensor; those of a shard or a copy may differ.
         return (arguments[0].reshape(arguments[1]),)
-    return _flatten_outputs(overload(kind)(*arguments, **keywords))
+    return _flatten_outputs(unmasked(kind, arguments, overload(kind)(*arguments, **keywords)))
+
+
+def unmasked(kind: str, arguments: Sequence[Any], result: Any) -> Any:
+    """The result of a call with None for what its mask disables: on meta tensors the backward pass of batch norm makes
+    the gradient of its input even where that is the input of the model."""
+    if kind != "aten.native_batch_norm_backward.default":
+        return result
+    return tuple(made if asked else None for made, asked in zip(result, arguments[-1], strict=True))
 
 
 def _flatten_outputs(result: object) -> tuple[Tensor, ...]:

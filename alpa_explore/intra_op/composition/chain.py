@@ -75,8 +75,6 @@ class Chain:
     """(a, b), b ≥ a + 2: ranges that hold both layers are not chains."""
     parameter_breaks: frozenset[tuple[int, int]]
     """The members of `breaks` whose two layers share parameters only."""
-    parameter_readers: tuple[frozenset[int], ...]
-    """For each of `graph.parameters` the fragments that read it."""
     _workspaces: dict[str, tuple[Intervals, Ints]] = field(default_factory=dict, repr=False)
     """By structure key; the same on every mesh, as the two below."""
     _parts: dict[tuple[int, int], tuple[BlockPart, ...]] = field(default_factory=dict, repr=False)
@@ -158,7 +156,7 @@ class Chain:
             if node.kind is NodeKind.OPERATOR:
                 owners[v] = self.block_of_operator(node.subject)
             elif node.kind is not NodeKind.SOURCE:
-                owners[v] = min(self.block_of[k] for k in self.parameter_readers[node.subject] if first <= k <= last)
+                owners[v] = min(self.block_of[k] for k in self._parameter_users[node.subject] if first <= k <= last)
             elif node.subject in self.constants:
                 owners[v] = NO_BLOCK
         for edge in problem.edges:
@@ -166,6 +164,11 @@ class Chain:
             if a.kind is NodeKind.SOURCE and a.subject not in self.constants:
                 owners[edge.a] = min(owners[edge.a], owners[edge.b])
         return tuple(owners)
+
+    @cached_property
+    def _parameter_users(self) -> tuple[frozenset[int], ...]:
+        """For each of `graph.parameters` the fragments that read it or make terms of its gradient."""
+        return tuple(frozenset(map(self.fragments.layer_of.__getitem__, of)) for of in self.layered.parameter_users)
 
     def roles(self, problem: StageProblem, owners: Sequence[int]) -> tuple[int, ...]:
         """`owners` with NO_BLOCK for tables as well: their operators belong to a block, and no edge of them does."""
@@ -210,7 +213,6 @@ class Chain:
 
 def chain_of(layered: LayeredGraph) -> Chain:
     """The chain of a layered graph (see the module's text)."""
-    graph = layered.graph
     touching = layers_touching(layered)
     short = short_skips(layered, touching)
     while True:
@@ -220,7 +222,6 @@ def chain_of(layered: LayeredGraph) -> Chain:
             break
         # Skips whose readers are in no common block break the chain as long skips do.
         short -= too_long
-    readers = (graph.readers.get(p.tensor, ()) for p in graph.parameters)
     return Chain(
         layered=layered,
         fragments=fragments,
@@ -230,5 +231,4 @@ def chain_of(layered: LayeredGraph) -> Chain:
         block_of=block_of,
         breaks=breaks,
         parameter_breaks=parameter_breaks,
-        parameter_readers=tuple(frozenset(fragments.layer_of[r] for r in read) - {UPDATE_LAYER} for read in readers),
     )

@@ -16,7 +16,7 @@ from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LAYOUT_DEPENDENT, LITERA
 from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
 from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor, fold, keys
-from alpa_explore.tracing.symbols import frozen, to_symbol
+from alpa_explore.tracing.symbols import frozen, to_symbol, unmasked
 from alpa_explore.units import DTYPE_BYTES
 
 LITERAL_ELEMENTS = 4096
@@ -112,7 +112,7 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
     arguments = tuple(frozen(a, drafts.key) for a in node.args)
     _check_dtypes(drafts, kind, arguments, where)
     keywords = {k: frozen(v, drafts.key) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS and v is not None}
-    value = node.meta.get("val", ())  # an assertion returns nothing
+    value = unmasked(kind, arguments, node.meta.get("val", ()))  # an assertion returns nothing
     kind, arguments, folded = fold(drafts, kind, arguments, keywords, value)
     if folded is not None:
         drafts.values[node] = folded
