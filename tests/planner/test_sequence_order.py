@@ -69,7 +69,7 @@ def test_another_delta_keeps_the_order() -> None:
     assert ax.replan(plan(2), delta=1.0).model.zigzag == 2
 
 
-@pytest.mark.parametrize(("zigzag", "found"), [(0, "zigzag = 0"), (True, "True"), (3, "for 3 devices")])
+@pytest.mark.parametrize(("zigzag", "found"), [(0, "zigzag must be .*: 0"), (True, "True"), (3, "for 3 devices")])
 def test_orders_that_cannot_be_are_refused(zigzag, found) -> None:
     with pytest.raises(OptionError, match=found):
         ax.plan(small(), "1x2:h100", num_microbatches=4, num_layers=2, zigzag=zigzag)

@@ -21,9 +21,9 @@ from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 SECONDS, BYTES = 0.002, 0.006
 """Largest difference; of models of a usual size half of it. Of seconds twice as much with ZeRO-3 and context
 parallelism: a plan gathers weights along one axis of its mesh after the other, and a layout among all at once."""
-SMALL = 1e-5
-"""Seconds of a microbatch: a kernel or two of the smallest size. All blocks of a layout are like a later one, which
-adds up the gradients of its input; the first of a plan does not."""
+SMALL = 1.6e-5
+"""Seconds of a microbatch: two launches, or two kernels of the smallest size. All blocks of a layout are like a later
+one, which adds up the gradients of its input, and whose first norm joins no table; the first of a plan is not."""
 
 
 WINDOW, FULL = "sliding_attention", "full_attention"
