@@ -21,9 +21,9 @@ from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 SECONDS, BYTES = 0.002, 0.006
 """Largest difference; of models of a usual size half of it. Of seconds twice as much with ZeRO-3 and context
 parallelism: a plan gathers weights along one axis of its mesh after the other, and a layout among all at once."""
-SMALL = 1.6e-5
-"""Seconds of a microbatch: two launches, or two kernels of the smallest size. All blocks of a layout are like a later
-one, which adds up the gradients of its input, and whose first norm joins no table; the first of a plan is not."""
+SMALL = 1e-5
+"""Seconds of a microbatch: a kernel or two of the smallest size. All blocks of a layout are like a later one, which
+adds up the gradients of its input; the first of a plan does not. Twice as much where blocks are computed again."""
 
 
 WINDOW, FULL = "sliding_attention", "full_attention"
@@ -76,7 +76,7 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
             continue  # `test_interleaved_layouts_are_plans_too`
         plan = the_plan(model, machines, layouts, row)
         within = SECONDS * (2 if row.layout.zero_stage == 3 and row.layout.context > 1 else 1)
-        few = row.layout.microbatches * SMALL
+        few = row.layout.microbatches * SMALL * (2 if row.layout.recompute == "full" else 1)
         assert abs(plan.predicted.iteration_seconds - row.seconds) <= within * row.seconds + few, row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
 

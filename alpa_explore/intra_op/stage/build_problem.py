@@ -104,7 +104,7 @@ class _Builder:
         whole = launches = None
         if stored and self.overlap.hides_stored:
             whole = matrix(partial(self.unhidden_seconds, each_iteration))
-        if self.model.mesh.call_seconds and not stored:  # those of stored tensors go in buckets: few launches
+        if self.model.mesh.call_seconds and not stored:  # few launches exchange all that is stored
             launches = matrix(partial(self.launching, times))
         self.edges.append(
             Edge(
