@@ -116,7 +116,7 @@ def seconds_of_passes(
     software = cluster.software
     calls = {(c.ranks, c.stride) for work in passes for c in work.collectives}
     groups = {call: device_group(cluster, *call) for call in calls}
-    call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
+    call = call_seconds(cluster, layout.tensor, 1, pipeline=layout.pipeline > 1)
     experts = expert_seconds(cluster)
     forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
     launches = (forward, backward, forward)

@@ -109,11 +109,14 @@ def straggler_factor(cluster: Cluster, *, devices: int, stage_devices: int, tens
     return factor
 
 
-def call_seconds(cluster: Cluster, ranks: int, *, pipeline: bool) -> float:
-    """Host seconds to launch one collective among `ranks`, where the model is one `pipeline` stage or several."""
+def call_seconds(cluster: Cluster, ranks: int, stride: int, *, pipeline: bool) -> float:
+    """Host seconds to launch one collective among `ranks` devices `stride` apart, where the model is one `pipeline`
+    stage or several."""
     software = cluster.software
-    spread = pipeline and cluster.nodes > 1
-    return software.collective_launch_seconds + (software.rank_launch_seconds * ranks if spread else 0.0)
+    of_a_rank = software.rank_launch_seconds if pipeline and cluster.nodes > 1 else 0.0
+    if outermost_tier(cluster, ranks, stride) > 0:
+        of_a_rank += software.spread_rank_seconds
+    return software.collective_launch_seconds + of_a_rank * ranks
 
 
 def expert_seconds(cluster: Cluster) -> float:

@@ -117,7 +117,9 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
     )
     calls: tuple[float, ...] = ()
     if cluster.software.collective_launch_seconds:
-        calls = tuple(call_seconds(cluster, size, pipeline=submesh.devices < cluster.devices) for size in shape)
+        pipeline = submesh.devices < cluster.devices
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        calls = tuple(call_seconds(cluster, *axis, pipeline=pipeline) for axis in zip(shape, strides, strict=True))
     host = expert_seconds(part)
     return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers, submesh.kind, host)
 

@@ -58,6 +58,8 @@ class Software:
     rank_launch_seconds: float = 0.0
     """Further host time of a tensor-parallel collective for each of its ranks, where a pipeline spans several nodes: a
     fault of one version of nanotron."""
+    spread_rank_seconds: float = 0.0
+    """Further host time of a tensor-parallel collective for each of its ranks, where they lie on several nodes."""
     softmax_heads: int = 0
     """The fused softmax of spelled-out attention needs a multiple of so many (sample, head) pairs; 0: any number."""
     microbatch_seconds: float = 0.0

@@ -190,6 +190,7 @@ _EXPERTS: Mapping[str, tuple[Range, str]] = {
 where graphs launch them."""
 _EXPERTS_EXPOSED: Range = (0.5, 0.2, 1)
 _RANK_LAUNCH: Range = (1.8e-4, 1e-5, 4e-4)
+_SPREAD_RANK: Range = (4e-5, 1e-6, 1e-4)
 _LAUNCHES: Mapping[str, tuple[Range, Range]] = {
     "megatron-v2": ((22e-6, 1e-6, 80e-6), (30e-6, 1e-6, 60e-6)),
     "megatron-deepspeed": ((30e-6, 1e-6, 80e-6), (15e-6, 1e-6, 60e-6)),
@@ -211,7 +212,8 @@ def _of_software() -> Iterator[Figure]:
         if name in ("fsdp", "megatron", "maxtext"):
             rows["attention_factor"] = (_ATTENTION_FACTOR, "rate of its fused attention over that of the device")
         if name == "nanotron":
-            rows["rank_launch_seconds"] = (_RANK_LAUNCH, "host time of a collective for each rank across nodes")
+            rows["rank_launch_seconds"] = (_RANK_LAUNCH, "host time of a collective for each rank of a spread pipeline")
+            rows["spread_rank_seconds"] = (_SPREAD_RANK, "host time of a collective for each of its ranks across nodes")
         for field, ((start, low, high), meaning) in rows.items():
             yield Figure(
                 name=f"{name}.{field}",

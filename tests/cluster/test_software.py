@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.cluster import Cluster, Software, load_software, software_names
-from alpa_explore.cluster.group import expert_seconds
+from alpa_explore.cluster.group import call_seconds, expert_seconds
 from alpa_explore.cluster.levels import Level
+from alpa_explore.cluster.mesh import Submesh, logical_mesh
 from alpa_explore.cluster.presets import default_software, load_preset, preset_names
 from alpa_explore.errors import ClusterError, UnknownNameError
 
@@ -107,6 +108,17 @@ def test_experts_are_dispatched_as_in_a_rack_by_the_link_not_by_the_number_of_de
     software = cluster.software
     assert software.expert_rack_host_seconds < software.expert_host_seconds
     assert expert_seconds(cluster) == (software.expert_rack_host_seconds if rack else software.expert_host_seconds)
+
+
+def test_a_collective_across_nodes_takes_the_host_longer_for_each_rank_with_nanotron() -> None:
+    cluster = Cluster.parse("4x8:h100@nanotron")
+    software = cluster.software
+    inside, across = (call_seconds(cluster, ranks, 1, pipeline=False) for ranks in (8, 16))
+    assert inside == software.collective_launch_seconds
+    assert across == pytest.approx(inside + 16 * software.spread_rank_seconds)
+    assert call_seconds(cluster, 4, 8, pipeline=False) == pytest.approx(inside + 4 * software.spread_rank_seconds)
+    mesh = logical_mesh(cluster, Submesh(4, 8), (2, 16))
+    assert mesh.call_seconds == pytest.approx((call_seconds(cluster, 2, 16, pipeline=False), across))
 
 
 def test_trays_of_a_file_are_a_rack() -> None:

@@ -132,6 +132,7 @@ def _machine(cluster: Cluster) -> dict[str, Any]:
     """Figures of software and device, and the straight lines of what costs seconds by bytes."""
     device, software = cluster.device, cluster.software
     assert not software.rank_launch_seconds, "a row would differ between one stage and several"
+    assert not software.spread_rank_seconds, "launches of a row would differ inside a node and among several"
 
     def line(seconds: Any) -> list[float]:
         start = float(seconds(0.0))
