@@ -10,7 +10,7 @@ from alpa_explore.baselines.layout import Axis
 from alpa_explore.cluster.software import Software
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, key
-from alpa_explore.figures.marks import NOWHERE, Plots, gaps, labels, line, note, points, words
+from alpa_explore.figures.marks import NOWHERE, Plots, gaps, line, note, points, words
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ground, ink, lines, safe, with_theme
 from alpa_explore.uniform_layouts import report
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
@@ -90,8 +90,8 @@ def scatter_figure(
         figure.add(points(*at, ink, "diamond-open", 9, name="measured", hover=hover, keys=opened))
     if plan is not None:
         text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
+        # Named in the legend: beside it, a label would lie on the layouts.
         star = points([plan.bytes / x_scale], [plan.seconds / scale], ink, "star", 15, name="the plan", hover=[text])
-        star |= labels(["this plan"], "top center", over_lines=True) | {"mode": "markers+text", "showlegend": False}
         figure.add(star | {"cliponaxis": False})
     figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
     figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)

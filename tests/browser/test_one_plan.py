@@ -39,7 +39,7 @@ def test_a_baseline_is_planned_beside_the_plan_and_compared_by_a_key(lab: LabPag
     assert panel.locator("li button").first.bounding_box()["x"] + 10 < box(explorer, ".alpa-main").right
     words = explorer.locator(".alpa-words").inner_text()
     rows.filter(has_text="zero-3").first.get_by_role("button", name="Compare").press("Enter")
-    wait_for_finding(lab, "than with the newest plan")
+    wait_for_finding(lab, "than with the fastest other plan")
     assert seen_figure(lab, explorer)["data"]
     assert explorer.locator(".alpa-words").inner_text() == words, "the plan on screen stays"
     assert lab.ask(PLANS) == "2"
@@ -58,7 +58,7 @@ def test_the_best_layouts_are_priced_and_one_is_compared_by_a_click(lab: LabPage
     assert explorer.locator(".alpa-below .alpa-best").count() == 0, "they stand once on the page"
     assert panel.get_by_role("button", name="Price layouts").is_hidden()
     best.nth(1).get_by_role("button", name="Compare").click()
-    wait_for_finding(lab, "than with the newest plan")
+    wait_for_finding(lab, "than with the fastest other plan")
     assert lab.ask(f"{PLANS}, Out[1].session.store.state.history.position") == "(2, 0)"
 
 

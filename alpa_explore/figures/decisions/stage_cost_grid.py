@@ -52,6 +52,11 @@ class Panel:
     used: bool
     """By the plan."""
 
+    @property
+    def single(self) -> bool:
+        """Whether all its ranges have the same number of layers, above one: those of most devices hold the model."""
+        return self.least == self.most > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelGrid:
@@ -70,6 +75,11 @@ class PanelGrid:
     def lettered(self) -> bool:
         """Whether the cells have room for their numbers."""
         return self.cell_width >= _NUMBER_WIDTH and self.cell_pixels >= 0.6 * _ROW
+
+    @property
+    def letters(self) -> int:
+        """Size of the numbers in the cells, which a low window makes lower still."""
+        return 11 if self.cell_pixels >= 0.9 * _ROW else 9
 
     @property
     def digits(self) -> int:
@@ -112,8 +122,9 @@ class PanelGrid:
         return math.ceil(_HEADING / self.cell_pixels)
 
     def _above(self, panel: Panel) -> int:
-        """Layers of the row above the first; panels beside each other share the numbers at the axis."""
-        return panel.least - 1 if self.columns == 1 else 0
+        """Layers of the row above the first; panels beside each other share the numbers at the axis, but for one of a
+        single row, whose heading says it."""
+        return panel.least - 1 if self.columns == 1 or panel.single else 0
 
     def corner(self, panel: int) -> tuple[int, int]:
         """First cell of a panel: (down, across)."""
@@ -134,6 +145,8 @@ class PanelGrid:
         starts = [self.corner(column)[1] for column in range(min(self.columns, len(self.panels)))]
         for row, rows in enumerate(self._heights):
             panel = row * self.columns
+            if self.panels[panel].single and self.columns > 1:
+                continue
             top, above = self.corner(panel)[0], self._above(self.panels[panel])
             counts |= {top + i: str(above + i + 1) for i in range(rows) if i % step == 0}
         numbers = {start + layer: str(layer) for start in starts for layer in first}

@@ -253,7 +253,12 @@ def _traces(plan: Plan, rows: list[Row], grid: PanelGrid, colors: Colors, under:
     corners = [grid.corner(panel) for panel in range(len(grid.panels))]
     # Above the numbers of stages at the corners of the first row.
     x, y = [x - 0.5 for _, x in corners], [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners]
-    names = [f"<b>{submesh_phrase(*p.place)}</b>" + (", in the plan" if p.used else "") for p in grid.panels]
+    names = [
+        f"<b>{submesh_phrase(*p.place)}</b>"
+        + (f", {p.least} layers" if p.single else "")
+        + (", in the plan" if p.used else "")
+        for p in grid.panels
+    ]
     yield words(x, y, names, "middle right", 13, None, cliponaxis=False, name="submeshes")
     framed = [cell for cell in cells if cell.row["stage"] is not None]
     if not framed:
@@ -283,7 +288,7 @@ def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, un
         if row["microbatches_fit"]:
             logarithms[place] = round(math.log10(max(row["latency_seconds"], 1e-12)), 4)
             written[place] = colors.number(row["latency_seconds"], grid.digits)
-    letters = {"texttemplate": "%{text}", "text": written, "textfont": {"size": 11}} if grid.lettered else {}
+    letters = {"texttemplate": "%{text}", "text": written, "textfont": {"size": grid.letters}} if grid.lettered else {}
     looks = {"coloraxis": "coloraxis", "name": "latencies", "hover": texts, "keys": keys}
     return heat_cells(None, None, logarithms, gap=2 if grid.lettered else 1, **looks, **letters)
 

@@ -42,8 +42,8 @@ _DARKER = 0.3
 _ROW_HEIGHT = 0.84
 _HATCHED_PIXELS = 8.0
 """Gaps from this width on are hatched; in a narrower one no line of the hatching would be seen."""
-_THIN, _THICK = 1.5, 3.0
-"""Widths of lines in pixels."""
+_SEND_PIXELS = 12.0
+"""Where sends between two rows are nearer, they would be a web across the critical path."""
 _LETTER_PIXELS = 7.0
 
 
@@ -59,9 +59,11 @@ def draw_tasks(chart: TimelineChart) -> None:
         _action_bars(chart, action)
     _numbers(chart)
     sending, path = np.flatnonzero(~np.isnan(timeline.send_start_seconds)), timeline.critical_path()
-    _segments(chart, sending, np.full(len(sending), True), "send", faint, _THIN)
+    crossings = tuning.TIMELINE_PIXELS * (timeline.schedule.num_submeshes - 1)
+    if _SEND_PIXELS * len(_placed(chart, timeline.send_start_seconds, timeline.send_end_seconds, sending)[0]) <= crossings:
+        _segments(chart, sending, np.full(len(sending), True), "send", faint, 1)
     tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
-    _segments(chart, tasks, sends, "critical path", ink, _THICK)
+    _segments(chart, tasks, sends, "critical path", ink, 2)
 
 
 def _action_bars(chart: TimelineChart, action: Action) -> None:
@@ -201,8 +203,7 @@ def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, color:
     nothing = np.full(len(shown), np.nan)
     x = np.stack([left, right, nothing], axis=1).ravel()
     y = np.stack([source + edge, np.where(target == source, source + half, target - edge), nothing], axis=1).ravel()
-    thin = _THIN if len(shown) > tuning.TIMELINE_TASKS / 2 else width
-    chart.add(line(with_gaps(x), with_gaps(y), color, thin, name=name, legendgroup=name))
+    chart.add(line(with_gaps(x), with_gaps(y), color, width, name=name, legendgroup=name))
 
 
 def _busy_shares(chart: TimelineChart) -> None:

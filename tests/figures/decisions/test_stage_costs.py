@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.figures import tuning
+from alpa_explore.figures.decisions.stage_cost_grid import Panel, PanelGrid
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.plans.plan import Plan
@@ -121,6 +122,17 @@ def test_many_layers_have_large_panels_for_the_submeshes_of_the_plan_and_small_o
     used = {"×".join(map(str, stage.submesh)) for stage in plan.stages}
     assert set(panels_of(figure)[: len(used)]) == used
     assert figure.layout.height < 700
+
+
+def test_a_panel_of_one_row_beside_others_has_no_empty_rows_above_it() -> None:
+    first, all_of_it = (
+        Panel(place=((n, 8), ""), least=least, most=most, useful=True, used=False)
+        for n, least, most in ((1, 1, 2), (8, 16, 16))
+    )
+    grid = PanelGrid(layers=16, panels=(first, all_of_it), columns=2)
+    assert grid.cell(1, (0, 15)) == (grid.corner(1)[0], grid.corner(1)[1]), "its only row, whose heading says 16"
+    assert grid.shape[0] == grid.corner(0)[0] + 2
+    assert list(grid.axes()[1]["ticktext"]) == ["1"]
 
 
 def test_what_is_left_out_is_said(plan: Plan) -> None:

@@ -162,6 +162,14 @@ def test_the_critical_path_leads_from_the_start_to_the_end(plan: Plan) -> None:
         assert moments[-1] == pytest.approx(figure.layout.xaxis.range[1], rel=1e-5)
 
 
+def test_sends_are_drawn_where_they_are_no_web_across_the_critical_path() -> None:
+    few, many = (timeline_figure(example_plan(num_microbatches=b), window="whole") for b in (4, 64))
+    assert len(traces(few, "send")) == 1
+    assert traces(many, "forward")
+    assert traces(many, "send") == []
+    assert len(traces(many, "critical path")) == 1
+
+
 @pytest.mark.parametrize("window", ["parts", "whole"])
 def test_the_memory_of_the_fullest_stage_is_drawn_in_parts_that_reach_its_peak(plan: Plan, window: str) -> None:
     figure, rows = timeline_figure(plan, window=window), timeline_table(plan)

@@ -44,7 +44,7 @@ def test_with_a_single_plan_the_tab_lists_what_can_be_planned_beside_it() -> Non
 def test_a_plan_that_is_made_beside_the_first_one_is_compared_with_it() -> None:
     panel, both = ComparePanel(lambda: None), state(PLAN, MORE)
     panel.show(replace(both, plan=PLAN, history=both.history.at(0)), "light")
-    assert "than with the newest plan" in panel.finding.value
+    assert "than with the fastest other plan" in panel.finding.value
     assert (panel.figure.layout.display, panel.other.layout.display, panel.price.layout.display) == (None, "", "none")
 
 
@@ -62,6 +62,15 @@ def test_the_previous_plan_the_pinned_one_and_any_of_the_history_can_be_compared
     assert "than with plan 2" in panel.finding.value
     panel.show(replace(pinned, plan=PLAN, history=pinned.history.at(0)), "light")
     assert "B 64 → 32" in panel.finding.value
+
+
+def test_a_plan_that_was_made_again_is_not_what_the_tab_opens_with() -> None:
+    panel = ComparePanel(lambda: None)
+    panel.show(state(PLAN, MORE, replace(MORE)), "light")
+    assert "than with an earlier plan" in panel.finding.value
+    assert "B 32 → 64" in panel.finding.value
+    panel.show(state(PLAN, replace(PLAN)), "light")
+    assert "Only this plan is known" in panel.finding.value
 
 
 def test_a_choice_that_no_longer_exists_falls_back_to_the_default() -> None:

@@ -71,10 +71,9 @@ class FigurePanel(Panel):
             return
         figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)
+        # Before the figure, which fills what is left of the window: else the page would draw it twice.
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{title}</p>'
         self.figure.draw(figure, f"{self.title} of {name} on {where}. {unescape(title)}")
-        self.finding.value = (
-            f'<p class="alpa-finding" tabindex="0">{title}</p>'  # after the figure, which the page draws meanwhile
-        )
 
     def figure_and_title(self, state: State, theme: str) -> tuple[Figure, str]:
         """The figure as it is shown, and what is said above it."""

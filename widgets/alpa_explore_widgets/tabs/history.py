@@ -99,13 +99,19 @@ class ComparePanel(PlanPanel):
         return self._default(state)
 
     def _default(self, state: State) -> tuple[str, Plan | None]:
-        """The pinned plan, else that before, else the newest one."""
-        plans, position = state.history.plans, state.history.position
+        """The pinned plan, else the last one before that differs, else the fastest that does."""
+        before = state.history.plans[: max(state.history.position, 0)]
         if state.pinned is not None:
             return "the pinned plan", state.pinned
-        if position > 0:
-            return "the previous plan", plans[position - 1]
-        return "the newest plan", plans[-1] if len(plans) > 1 else None
+        if last := next((plan for plan in reversed(before) if _differ(plan, self.plan_of(state))), None):
+            return "the previous plan" if last is before[-1] else "an earlier plan", last
+        others = [plan for plan in state.history.plans if _differ(plan, self.plan_of(state))]
+        return "the fastest other plan", max(others, key=lambda plan: plan.samples_per_second, default=None)
+
+
+def _differ(plan: Plan, shown: Plan) -> bool:
+    """Whether there is anything to compare: a plan that was made again is the same."""
+    return plan.predicted != shown.predicted or bool(differences(plan, shown))
 
 
 def _label(position: int, plan: Plan, shown: Plan | None) -> str:
