@@ -11,7 +11,8 @@ To write one: draw numbers, compute the truth, and list the answers that people 
                                why this is the answer: shown with a right answer, and as the solution
     code                       the solution as Python, which sets `answer`; a text, too
     mistakes                   `answer`, an expression, or `answers` for several with one `reason`, a text: 'That is one
-                               direction only; …'. None is for an answer that is none for these numbers
+                               direction only; …'. One that is right for these numbers, or that an earlier one explains,
+                               is left out, and so is None
     values                     names for expressions that are too long for a text
 
 Texts are templates of `alpa_explore.templates`, in paragraphs that are separated by blank lines, with `code` and
@@ -101,13 +102,15 @@ class Exercise:
 
     def mistakes(self, n: Any, truth: Any) -> list[Mistake]:
         """The wrong answers that are explained, at least one."""
-        given = {"n": n, "truth": truth}
-        found = []
+        given, kind = {"n": n, "truth": truth}, self.kind(n)
+        known, found = [truth], list[Mistake]()
         for one in self._said["mistakes"]:
             expression = one["answers"] if "answers" in one else f"[{one['answer']}]"
-            answers = computed(expression, {**self._names, **given}, self._values)
-            found += [(answer, one["reason"]) for answer in answers if answer is not None]
-        return [Mistake(answer=a, reason=self._filled(reason, **given, answer=a)) for a, reason in found]
+            for answer in computed(expression, {**self._names, **given}, self._values):
+                if answer is not None and not any(kind.same(kind.read(answer), other) for other in known):
+                    known.append(answer)
+                    found.append(Mistake(answer=answer, reason=self._filled(one["reason"], **given, answer=answer)))
+        return found
 
     def hints(self, n: Any) -> list[str]:
         """In steps."""

@@ -58,8 +58,9 @@ class Kind(Protocol):
     def same(self, value: Any, truth: Any) -> bool:
         """Whether a value that was read is right."""
 
-    def slip(self, value: Any, truth: Any) -> str:
-        """The hint for a value that is right in another unit; '' where it is not."""
+    def slip(self, value: Any, truth: Any, *, far: bool = False) -> str:
+        """The hint for a value that is right in another unit, if `far` in one of ten times or more; '' where it is
+        not."""
         return ""
 
     def side(self, value: Any, truth: Any) -> str:
@@ -133,11 +134,13 @@ class Number(Kind):
         """Whether they agree to the tolerance."""
         return math.isclose(value, truth, rel_tol=self.tolerance or 1e-9, abs_tol=1e-12)
 
-    def slip(self, value: float, truth: float) -> str:
+    def slip(self, value: float, truth: float, *, far: bool = False) -> str:
         """'An answer in milliseconds? …'."""
         if self.unit == "share" and value > 1 >= truth and not self.same(value, truth * 100):
             return f"A share is 1 at most: {value:.4g} % are {value / 100:.4g}. This exercise asks for {self.asks}."
         for factor, name in SLIPS.get(self.unit, ()):
+            if far and 0.1 < factor < 10:
+                continue
             if truth and self.same(value, truth * factor) and not self.same(truth, truth * factor):
                 return f"An answer in {name}? This exercise asks for {self.asks}."
         return ""

@@ -103,7 +103,8 @@ def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
     for known, reason in mistakes:
         if kind.same(value, known):
             return Verdict(state="wrong", text=reason, value=value)
-    for meant in (truth, *(known for known, _ in mistakes)):
-        if slip := kind.slip(value, meant):
+    # Twice a mistake is no answer in another unit: only far ones are looked for.
+    for slip in (kind.slip(value, truth), *(kind.slip(value, known, far=True) for known, _ in mistakes)):
+        if slip:
             return Verdict(state="hint", text=slip, value=value)
     return Verdict(state="wrong", text=kind.side(value, truth), value=value)

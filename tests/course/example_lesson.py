@@ -23,7 +23,7 @@ for n in (1, 2, 3):
 sliders(of_states("Bytes", "n", states))"""
 
 CELLS: list[tuple[str, str]] = [
-    ("markdown", "# 03 · Example\n\nA ring of *devices*.\n\n*10 minutes. You need nothing.*"),
+    ("markdown", "# 03 · Example\n\nA ring of *devices*.\n\n*15 minutes. You need nothing.*"),
     ("code", "from alpa_explore.course import exercise, points, reveal"),
     ("markdown", "## Question: a ring\n\nHow long does it take?"),
     ("markdown", "## Guess"),

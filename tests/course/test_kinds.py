@@ -56,6 +56,8 @@ def test_a_list_is_read_whatever_stands_between_its_items(text: str) -> None:
         ("s", 0.0042, 4200, "microseconds"),
         ("B", 3 * 2**30, 3, "GiB"),
         ("B", 3e9, 3, "GB"),
+        ("B", 3e9, 3 * 2**30, "GB, read as GiB"),
+        ("B", 3 * 2**30, 3e9, "GiB, read as GB"),
         ("share", 0.3, 30, "percent"),
         ("FLOP", 2e12, 2, "TFLOP"),
         ("B/s", 25e9, 200e9, "bits per second"),

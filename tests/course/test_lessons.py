@@ -8,7 +8,7 @@ import pytest
 
 from alpa_explore.course.lessons.notebook import Cell, notebook_text, read_lesson, read_lessons, sections
 from alpa_explore.course.lessons.sync import BEGIN, END, nbgrader_metadata, out_of_date, sync
-from alpa_explore.course.registry import exercises_of
+from alpa_explore.course.registry import EXERCISES, exercises_of
 from alpa_explore.errors import OptionError
 from tests.course.example_lesson import CELLS, notebook, write
 from tests.course.structure import faults
@@ -36,7 +36,7 @@ def test_the_example_has_the_structure(tmp_path: Path) -> None:
     lesson = read_lesson(write(tmp_path / "03_example.ipynb", CELLS))
     others = [f"exercise {exercise.id} is not asked" for exercise in exercises_of("03")[1:]]
     assert faults(lesson) == [*others, "it has 1 exercises, and should have 2 at least"]
-    assert (lesson.number, lesson.title, lesson.minutes, lesson.exercises) == ("03", "Example", 10, ("03.1",))
+    assert (lesson.number, lesson.title, lesson.minutes, lesson.exercises) == ("03", "Example", 15, ("03.1",))
 
 
 def test_two_sections_may_begin_in_one_cell(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_sync_writes_metadata_and_the_table_once(tmp_path: Path) -> None:
     for cell in marked:
         del cell["metadata"]["nbgrader"]
     assert after == before
-    assert "| [03 · Example](03_example.ipynb) | 10 | see a ring |" in index.read_text()
+    assert "| [03 · Example](03_example.ipynb) | 15 | see a ring |" in index.read_text()
 
     cells = [(kind, text) for kind, text in CELLS if 'exercise("03.1"' not in text]
     changed = notebook(cells)
@@ -114,21 +114,22 @@ def test_the_minutes_of_a_lesson_follow_its_words_code_figures_and_exercises(tmp
         return read_lesson(write(path, [*CELLS, *more])).minutes
 
     short = minutes()
-    assert minutes(("markdown", "word " * 120 * 30)) == short + 30
+    assert minutes(("markdown", "word " * 200 * 30)) == short + 30
     assert minutes(("code", "x = 1\n" * 10 * 20)) == short + 20
     assert minutes(*[("markdown", "## Figure: again")] * 5) == short + 15
-    assert minutes(("code", 'exercise("03.2", ...)'), ("code", 'exercise("03.3", ...)')) == short + 10
-    assert minutes(("markdown", "word " * 120 * 2)) % 5 == 0
+    steps = {key: minutes(*[("code", f'exercise("{key}", ...)')] * 5) - short for key in ("03.2", "05.1")}
+    assert (steps, EXERCISES["05.1"].grade) == ({"03.2": 20, "05.1": 40}, "several steps")
+    assert minutes(("markdown", "word " * 200 * 2)) % 5 == 0
 
 
 def test_minutes_that_a_text_says_are_written_again(tmp_path: Path) -> None:
-    lesson = write(tmp_path / "03_example.ipynb", [*CELLS, ("markdown", "word " * 120 * 60)])
+    lesson = write(tmp_path / "03_example.ipynb", [*CELLS, ("markdown", "word " * 200 * 60)])
     roads = "* **A road**, 5 minutes: 03, 03. To see.\n* **Another**, 5 minutes: 03, 04. To hear."
     index = write(tmp_path / "index.ipynb", [("markdown", f"# Index\n\n{roads}")])
     sync(tmp_path)
-    assert "*70 minutes. You need nothing.*" in read_lesson(lesson).cells[0].source
+    assert "*75 minutes. You need nothing.*" in read_lesson(lesson).cells[0].source
     said = read_lesson(index).cells[0].source
-    assert "**A road**, 140 minutes: 03, 03." in said
+    assert "**A road**, 150 minutes: 03, 03." in said
     assert "**Another**, 5 minutes: 03, 04." in said, "a lesson that is not there has no minutes"
 
 

@@ -13,6 +13,7 @@ import torch
 
 from alpa_explore.accuracy.tuning import LEAST_RUNS
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.figures.course.training.attention import ORDERS, causal_shares
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.course.training.experts import routed_tokens
 from alpa_explore.figures.course.training.memory import zero_bytes
@@ -51,9 +52,11 @@ from tests.notebooks.sources import (
     eliminated,
     equal_length,
     held_by_a_device,
+    intensity,
     largest,
     makespan,
     one_f_one_b,
+    product_bytes,
     remedy,
     repeated,
     ring,
@@ -434,5 +437,58 @@ CLAIMS: tuple[Claim, ...] = (
         "15",
         "the peak grew {:.1f} times, and the bandwidth in a node {:.1f} times",
         lambda: [989 / 312, H100.inside_node.bandwidth / A100.bandwidth],
+    ),
+    ("00", "Training needs {} times as much", lambda: [{9: "nine"}[18 // 2]]),
+    (
+        "01",
+        "2 \\cdot {:.1f} + 2 \\cdot {:.1f} + 3 \\cdot {:.1f}",
+        lambda: [n * WIDTH / 1e6 for n in (WIDTH, KEYS, FFN)],
+    ),
+    ("01", "At 8,192 tokens it is {:.0f} % too low", lambda: [100 * (1 - 6 * P * TOKENS / step_flops())]),
+    ("01", "memory moves {:,.0f} GB: {:.0f} FLOPs", lambda: [(b := H100.device.memory_bandwidth) / 1e9, 989e12 / b]),
+    ("01", "has {:.2f} TFLOP, and in bfloat16", lambda: [2 * TOKENS * WIDTH * FFN / 1e12]),
+    ("01", "have {:.0f} MB: {:,.0f} FLOPs a byte", lambda: [product_bytes(TOKENS) / 1e6, intensity(TOKENS)]),
+    ("01", "in place of 8,192 has {:.0f} FLOPs a byte", lambda: [intensity(64)]),
+    ("01", "needs some {:.0f} rows", lambda: [round(next(m for m in range(1, 999) if intensity(m) > 295), -2)]),
+    ("01", "in bfloat16: {} bytes for {} FLOPs", lambda: [4 + 4 + 8 + 4 + 8 + 2, OPTIMIZERS["adam"].flops_per_element]),
+    ("01", "are {:.0f} GB, or {:.0f} ms", lambda: [30 * P / 1e9, 30 * P / H100.device.memory_bandwidth * 1e3]),
+    ("01", "would take {:.1f} ms", lambda: [13 * P / 989e12 * 1e3]),
+    ("02", "25 Gbit/s, which is {:.3f} GB/s", lambda: [25 / 8]),
+    ("02", "= \\frac{{1}}{{9}} \\approx {:.0f}\\,\\%", lambda: [100 * schedule_facts("1f1b", 2, 8).bubble_fraction]),
+    ("03", "(p − 1) · n · β: {} times as long", lambda: [{8: "eight"}[2 * 7 * 8 // (2 * 7)]]),
+    ("04", "Eight FLOPs in two layers are {} in the mean", lambda: [(4 + 1 + 1 + 2) // 2]),
+    (
+        "04",
+        "has {} blocks; every second one has {} experts",
+        lambda: [(c := entry("moe-1.3b").config).layers, c.experts],
+    ),
+    ("05", "two bytes: {:.0f} MB. It must be whole", lambda: [2 * TOKENS * WIDTH / 1e6]),
+    ("05", "4,096 · 14,336 numbers each, {:.0f} MB", lambda: [2 * WIDTH * FFN / 1e6]),
+    ("06", "You have looked at {} sums for v and {} for the rest", lambda: [2 * 2 * 2, 2 * 2]),
+    ("06", "takes {} such steps", lambda: [200 - 2]),
+    ("08", "A device works for 8 · 30 = {} ms", lambda: [8 * 30]),
+    ("09", "In bfloat16 that is {:.0f} GB", lambda: [2 * P / 1e9]),
+    ("09", "An H100 has {} GiB ({:.0f} GB)", lambda: [H100.device.memory_bytes // GIB, H100_BYTES / 1e9]),
+    ("09", "are only a {} of the truth", lambda: [{9: "ninth"}[18 // 2]]),
+    ("10", "({:.2f} and {:.2f} of the mean)", lambda: [(w := 4 * causal_shares(4, ORDERS[0]))[3], w[0]]),
+    ("10", "the last device has {} times the work", lambda: [{7: "seven"}[round(1.75 / 0.25)]]),
+    ("10", "seven such blocks arrive: {:,.0f} · S bytes", lambda: [7 / 8 * 2 * 2 * KEYS]),
+    ("11", "GPT-OSS-20B is {:,} wide", lambda: [OSS.hidden]),
+    ("11", "each token to {} of {} experts", lambda: [OSS.experts.chosen, OSS.experts.count]),
+    ("12", "of the whole arrive at each device: {:.0f} MB", lambda: [1.5 * 16384**2 / 1e6]),
+    ("13", "Its error is {} times as large", lambda: [{3: "three"}[round(10 / 3.5)]]),
+    ("14", "has 3² = {} strategies", lambda: [3**2]),
+    (
+        "14",
+        "{} of them were bought for nothing",
+        lambda: [{0.75: "three quarters"}[round(4 * (1 - 1 / (0.05 + 0.95 / 64) / 64)) / 4]],
+    ),
+    ("15", "{} heads of queries, and {} heads of keys", lambda: [LLAMA.config.heads, LLAMA.config.key_heads]),
+    ("16", "nearly {} as long as it computes", lambda: [{2: "twice"}[round(GATHER / (2 * BLOCK * 512 / 650e12) - 1)]]),
+    ("17", "of a month, a layout that is a tenth slower costs {} days", lambda: [{3: "three"}[round(30 * 0.1)]]),
+    (
+        "17",
+        "{} times the parameters, so TP 8",
+        lambda: [{6: "six"}[round(entry("llama-3.1-405b").parameter_count / 70.6e9)]],
     ),
 )

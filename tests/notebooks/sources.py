@@ -58,6 +58,16 @@ def attention_share(tokens: int) -> float:
     return attention / (attention + 6 * (P - LLAMA.config.vocabulary * WIDTH) * tokens)
 
 
+def product_bytes(rows: int) -> int:
+    """Of the three matrices of a product of so many rows with the weight of an MLP, in bfloat16."""
+    return 2 * (rows * WIDTH + WIDTH * FFN + rows * FFN)
+
+
+def intensity(rows: int) -> float:
+    """FLOPs of this product for each of its bytes."""
+    return 2 * rows * WIDTH * FFN / product_bytes(rows)
+
+
 def largest(devices: int, stage: int) -> float:
     """Billions of parameters that fit with nothing else."""
     return H100_BYTES / sum(zero_bytes(1, devices, stage).values()) / 1e9

@@ -65,6 +65,14 @@ _COLLECTIVES: dict[str, tuple[Spec, Spec]] = {
     "slice": ((REPLICATE,), (0,)),
 }
 """What changes the first spec into the second, on one axis."""
+_LEAVES = {
+    "all-gather": "An all-gather puts parts side by side: it adds nothing, and leaves all of them on every device.",
+    "all-reduce": "An all-reduce sums what is pending (`+P0`), and leaves the sum on every device.",
+    "reduce-scatter": "A reduce-scatter sums what is pending (`+P0`), and leaves each device a part of the sum.",
+    "all-to-all": "An all-to-all makes one share into another: it adds nothing, and no device has more than before.",
+    "slice": "A slice cuts a part out of what a device has: nothing is sent, and nothing added.",
+}
+"""What each of them does."""
 
 
 def _change(random: Random) -> Change:

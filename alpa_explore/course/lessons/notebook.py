@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from alpa_explore.course.registry import EXERCISES
 from alpa_explore.errors import OptionError
 
 METADATA = "alpa_course"
@@ -21,14 +22,15 @@ _CALL = re.compile(r"^\s*exercise\(\s*[\"'](\d\d\.\d+)[\"']", re.MULTILINE)
 _POINTS = re.compile(r"^\s*points\(\s*[\"'](\d\d)[\"']", re.MULTILINE)
 _BEFORE_SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 _HEADING = re.compile(r"^(#{1,3}) +(.+?) *$", re.MULTILINE)
-WORDS_A_MINUTE = 120
-"""In which a text with formulas is understood: an assumption. Where nothing is new, skilled readers do 300 a minute
+WORDS_A_MINUTE = 200
+"""In which a text is read once to be learned from: an assumption. Where nothing is new, skilled readers do 300 a minute
 (Rayner and others, So Much to Read, So Little Time, 2016)."""
 LINES_A_MINUTE = 10
 """Of code, and the minutes below: assumptions, too."""
 FIGURE_MINUTES = 3
 """To guess, and to move the sliders of the figure behind it."""
-EXERCISE_MINUTES = 5
+EXERCISE_MINUTES = {"one step": 4, "several steps": 8}
+"""By the grade of the exercise."""
 TASK_MINUTES = 20
 """For a function to write."""
 
@@ -81,7 +83,8 @@ class Lesson:
         lines = sum(cell.source.count("\n") + 1 for cell in self.cells if cell.kind == "code" and not cell.exercise)
         figures = sum(text.startswith("Figure") for cell in self.cells for level, text in cell.headings if level == 2)
         spent = len(" ".join(texts).split()) / WORDS_A_MINUTE + lines / LINES_A_MINUTE
-        return 5 * round((spent + FIGURE_MINUTES * figures + EXERCISE_MINUTES * len(self.exercises)) / 5)
+        spent += sum(EXERCISE_MINUTES[EXERCISES[key].grade] for key in self.exercises if key in EXERCISES)
+        return 5 * round((spent + FIGURE_MINUTES * figures) / 5)
 
     @property
     def name(self) -> str:

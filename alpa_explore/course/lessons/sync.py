@@ -161,7 +161,8 @@ def lessons_table(lessons: Sequence[Lesson]) -> str:
     count = sum(task.lesson == lesson.number for lesson in lessons for task in tasks().values())
     together = (
         f"Together {sum(lesson.minutes for lesson in lessons)} minutes: to read at {WORDS_A_MINUTE} words a minute, "
-        f"with {FIGURE_MINUTES} minutes for a figure and {EXERCISE_MINUTES} for an exercise. The functions to write, "
+        f"with {FIGURE_MINUTES} minutes for a figure, and {' or '.join(map(str, EXERCISE_MINUTES.values()))} for an "
+        "exercise in one step or in several. The functions to write, "
         f"{count} of them, take about {TASK_MINUTES} minutes more each."
     )
     return "\n".join([*rows, "", together])

@@ -32,12 +32,13 @@ const gradeAnswer = (() => {
     const value = Number(digits) * scale;
     return Number.isFinite(value) ? { value } : { refused: `This exercise asks for ${asks}.` };
   };
-  const slipOf = ({ asks, slips, tolerance, unit }, value, truth) => {
+  const slipOf = ({ asks, slips, tolerance, unit }, value, truth, far) => {
     if (unit === "share" && value > 1 && truth <= 1 && !close(value, truth * 100, tolerance)) {
       return `A share is 1 at most. This exercise asks for ${asks}.`;
     }
     const fits = ({ factor }) => close(value, truth * factor, tolerance) && !close(truth, truth * factor, tolerance);
-    const slip = truth ? slips.find(fits) : undefined;
+    const known = far ? slips.filter(({ factor }) => factor <= 0.1 || factor >= 10) : slips;
+    const slip = truth ? known.find(fits) : undefined;
     return slip ? `An answer in ${slip.name}? This exercise asks for ${asks}.` : "";
   };
   const kinds = {
@@ -46,7 +47,7 @@ const gradeAnswer = (() => {
       if (refused) return { refused };
       return {
         same: (other) => close(value, other, quiz.tolerance),
-        slip: (meant) => slipOf(quiz, value, meant),
+        slip: (meant, far) => slipOf(quiz, value, meant, far),
         side: () => side(value, quiz.truth),
       };
     },
@@ -72,8 +73,9 @@ const gradeAnswer = (() => {
     if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
     const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
     if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
-    const meant = [quiz.truth, ...quiz.mistakes.map((known) => known.answer)];
-    const slip = answer.slip && meant.map(answer.slip).find(Boolean);
+    // Twice a mistake is no answer in another unit: only far ones are looked for.
+    const far = (known) => answer.slip(known.answer, true);
+    const slip = answer.slip && (answer.slip(quiz.truth) || quiz.mistakes.map(far).find(Boolean));
     if (slip) return ["hint", "→ Not marked.", slip];
     return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
   };
