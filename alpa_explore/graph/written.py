@@ -35,6 +35,22 @@ def carried(graph: TrainingGraph, frozen: Collection[str]) -> tuple[str, ...]:
     return tuple(tensor.name for tensor in graph.written if tensor.name in names and tensor.name in frozen)
 
 
+def unbroken(graph: TrainingGraph) -> tuple[tuple[str, int, int], ...]:
+    """(name, first, last) of the written tensors on which the loss or a gradient depends: the run of forward operators,
+    by position, that read it and make its new value. They belong in one stage: the next microbatch reads what this one
+    wrote."""
+    names = carried(graph, [one.name for one in graph.written]) if graph.written else ()
+    runs = []
+    for one in graph.written:
+        if one.name in names and one.tensor is not None and one.value is not None:
+            makes = graph.tensors[one.value].producer
+            uses = (*graph.readers.get(one.tensor, ()), *(() if makes is None else (makes,)))
+            forward = [o for o in uses if graph.operators[o].phase is Phase.FORWARD]
+            if forward and min(forward) < max(forward):
+                runs.append((one.name, min(forward), max(forward)))
+    return tuple(runs)
+
+
 def written_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     """What a plan says about the tensors that the forward pass writes and a run does not."""
     frozen = unwritten(graph)

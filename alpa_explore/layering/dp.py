@@ -14,6 +14,8 @@ with a larger G may belong to a more even clustering), so it is a second pass ov
 Both passes run over suffixes, from the last operator to the first. Row i of C then follows from row i+1 by a few range
 additions (crossing.py), so only one row is kept in memory, and taking the first of equal minima gives the smallest
 cuts. All arithmetic is on integers; delta is the decimal fraction that it is written as.
+
+No layer begins within a run of operators that belongs in one stage (`graph.written.unbroken`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.errors import LayeringError
+from alpa_explore.errors import BalanceError, LayeringError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.written import listed, unbroken
 from alpa_explore.layering import limbs
 from alpa_explore.layering.balance import check_num_layers, flops_floor, flops_limit, too_tight
 from alpa_explore.layering.crossing import Crossing, crossings_of, produced_changes, received_changes
@@ -53,7 +56,19 @@ def cluster_operators(
     LayeringError: more layers than operators, or an infeasible delta (the message names the smallest feasible one).
     """
     flops = np.array([operator.flops for operator in graph.forward_operators], dtype=np.int64)
-    found = solve(flops, crossings_of(graph), num_layers, delta, received=received, least=least)
+    crossings, runs = crossings_of(graph), unbroken(graph)
+    whole = [(first, last) for _, first, last in runs]
+    try:
+        found = solve(flops, crossings, num_layers, delta, received=received, least=least, whole=whole)
+    except BalanceError as error:
+        if not whole:
+            raise
+        solve(flops, crossings, num_layers, delta, received=received, least=least)  # the balance alone may be at fault
+        raise LayeringError(
+            f"No clustering into {num_layers} layers keeps together what writes a buffer and what reads it",
+            found=f"delta = {delta}, {listed([name for name, _, _ in runs])}, on which later losses depend",
+            remedy="Choose fewer layers or a larger delta.",
+        ) from error
     return make_layers(graph, found.cuts)
 
 
@@ -65,8 +80,10 @@ def solve(
     *,
     received: bool = False,
     least: float = 0.0,
+    whole: Sequence[tuple[int, int]] = (),
 ) -> Clustering:
-    """Eq. 6 on plain numbers: `flops` of the K operators and the tensors that can cross a cut. Errors as above."""
+    """Eq. 6 on plain numbers: `flops` of the K operators, the tensors that can cross a cut, and the runs (first, last)
+    of operators in which no layer begins but at the first. Errors as above."""
     operators = len(flops)
     check_num_layers(num_layers, operators)
     total = sum(flops.tolist())  # Python integers: an int64 sum could overflow silently
@@ -78,6 +95,8 @@ def solve(
         )
     limit = flops_limit(total, num_layers, delta)
     windows = _windows(flops, flops_floor(total, num_layers, least), min(limit, total))
+    for start, end in whole:
+        windows.last[start + 1 : end + 1] = windows.first[start + 1 : end + 1] - 1
     changes = produced_changes(crossings) if not received else received_changes(crossings, operators)
     rows = _Rows(operators, changes)
     objective = _least_objective(rows, windows, num_layers)

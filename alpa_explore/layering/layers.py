@@ -4,10 +4,11 @@ to the layer of its forward operator.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 
 from alpa_explore.errors import LayeringError, nearest_names
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.written import unbroken
 from alpa_explore.layering.crossing import crossings_of, produced_bytes
 
 
@@ -73,7 +74,7 @@ def manual_layers(graph: TrainingGraph, boundaries: Sequence[int | str]) -> Laye
     A boundary is a position in `graph.forward_operators` (17 or "17"), the name of a forward operator, or the path of a
     module ("transformer.h.6", or its end "h.6" if that is unambiguous), meaning its first operator.
     Position 0 may be given and changes nothing. LayeringError: an unknown or ambiguous boundary, a position outside
-    the graph, boundaries that do not ascend.
+    the graph, boundaries that do not ascend, one between what reads a written buffer and what writes it.
     """
     places = [_position(graph, boundary) for boundary in boundaries]
     for (earlier, a), (later, b) in pairwise(zip(boundaries, places, strict=True)):
@@ -82,6 +83,14 @@ def manual_layers(graph: TrainingGraph, boundaries: Sequence[int | str]) -> Laye
                 _WHAT,
                 found=f"{later!r} (operator {b}) does not come after {earlier!r} (operator {a})",
                 remedy="Give the boundaries in the order of the forward pass, each once.",
+            )
+    for (name, first, last), place in product(unbroken(graph), places):
+        if first < place <= last:
+            raise LayeringError(
+                _WHAT,
+                found=f"a layer that begins at operator {place}, between those that read and write the buffer {name},"
+                " on which later losses depend: stages cut there would train another model",
+                remedy=f"Begin layers at operator {first} or before, or after operator {last}.",
             )
     return make_layers(graph, [place for place in places if place > 0])
 

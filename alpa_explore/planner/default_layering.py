@@ -23,6 +23,7 @@ from hashlib import sha256
 
 from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.written import unbroken
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.layering.balance import flops_limit
 from alpa_explore.layering.blocks import repeated_modules
@@ -81,7 +82,7 @@ def clustered(graph: TrainingGraph, num_layers: int, delta: float, store: Store 
     if store is None:
         return _clustered(graph, num_layers, delta)
     flops = [operator.flops for operator in graph.forward_operators]
-    decides = (flops, crossings_of(graph), num_layers, delta, _in_the_paper(graph))
+    decides = (flops, crossings_of(graph), unbroken(graph), num_layers, delta, _in_the_paper(graph))
     key = f"layering-{sha256(repr(decides).encode()).hexdigest()}"
     if (stored := store.get(key)) is None:
         layering = _clustered(graph, num_layers, delta)

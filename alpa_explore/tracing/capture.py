@@ -251,18 +251,25 @@ class _FakeStep:
 
     def warnings(self) -> tuple[str, ...]:
         """That the next call of the model differs: from what the traced one has kept in attributes of modules, or by
-        random numbers of Python or NumPy."""
+        random numbers of Python or NumPy; and that it branches on whether values are finite."""
         drawn = tuple(
             f"the forward pass draws random numbers of {name}: every step of a run computes with those of the capture;"
             " draw them by torch, or pass them as inputs"
             for name in sorted(self._drawn)
         )
-        return (*drawn, *self._state_warnings())
+        finite = (
+            [
+                f"the forward pass branches on whether values are finite ({_first(self._place.finite)}): they are taken"
+                " as finite"
+            ]
+            if self._place.finite
+            else []
+        )
+        return (*drawn, *finite, *self._state_warnings())
 
     def _state_warnings(self) -> tuple[str, ...]:
         if not self._kept:
             return ()
-        names = sorted(self._kept)
         with attributes_restored(self._model):
             self._restores = False
             try:
@@ -271,10 +278,9 @@ class _FakeStep:
                 self._restores = True
         if not differs:
             return ()
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return (
-            f"the forward pass keeps state in attributes of modules ({', '.join(names[:3])}{more}), and its next call"
-            " differs from the first: a run computes every step as the first",
+            f"the forward pass keeps state in attributes of modules ({_first(self._kept)}), and its next call differs"
+            " from the first: a run computes every step as the first",
         )
 
     def calls(self) -> StepCalls:
@@ -353,6 +359,12 @@ def _drawn_outside_torch() -> Iterator[Callable[[], frozenset[str]]]:
 
     before = states()
     yield lambda: frozenset(name for name, state in states().items() if state != before[name])
+
+
+def _first(names: Collection[str]) -> str:
+    """'a, b, c and 3 more'; '' is the model itself."""
+    shown = [name or "the model itself" for name in sorted(names)[:3]]
+    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _within(name: str, paths: Collection[str]) -> bool:

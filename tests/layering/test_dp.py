@@ -16,21 +16,23 @@ from alpa_explore.layering.dp import solve
 from tests.layering.reference import cost, solve_reference
 
 
-def fast(flops, crossings, num_layers, delta, received, least=0.0):
+def fast(flops, crossings, num_layers, delta, received, least=0.0, whole=()):
     """The result of dp.py in the form of the reference: (G*, cuts), or None when delta is too tight."""
     try:
         clustering = solve(
-            np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received, least=least
+            np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received, least=least, whole=whole
         )
     except LayeringError:
         return None
     return clustering.objective_bytes, clustering.cuts
 
 
-def brute_force(flops, crossings, num_layers, delta, received, least=0.0):
+def brute_force(flops, crossings, num_layers, delta, received, least=0.0, whole=()):
     """The best (G, sum of squares, cuts) of all clusterings within the FLOP bounds."""
     best = None
     for cuts in combinations(range(1, len(flops)), num_layers - 1):
+        if any(first < cut <= last for first, last in whole for cut in cuts):
+            continue
         layers = list(zip((0, *cuts), (*cuts, len(flops)), strict=True))
         weights = [sum(flops[a:b]) for a, b in layers]
         # delta in the tests below has two decimals: whole numbers compare exactly.
@@ -59,6 +61,20 @@ def test_both_solvers_equal_brute_force_on_small_instances(random_instance, rece
         bound += expected is not None and expected != brute_force(flops, crossings, num_layers, delta, received)
     assert 120 < feasible < 300, "the instances should try both outcomes"
     assert bound > 5, "the least share should change some"
+
+
+def test_no_layer_begins_within_a_run_that_belongs_in_one_stage(random_instance):
+    rng, feasible, moved = random.Random(5), 0, 0
+    for _ in range(200):
+        operators = rng.randrange(2, 9)
+        flops, crossings = random_instance(rng, operators, 3)
+        num_layers, delta = rng.randint(1, min(operators, 4)), rng.choice((0.33, 1, 4))
+        whole = [tuple(sorted(rng.sample(range(operators), 2))) for _ in range(rng.randint(1, 2))]
+        expected = brute_force(flops, crossings, num_layers, delta, False, whole=whole)
+        assert fast(flops, crossings, num_layers, delta, False, whole=whole) == expected
+        feasible += expected is not None
+        moved += expected is not None and expected != brute_force(flops, crossings, num_layers, delta, False)
+    assert (40 < feasible < 200, moved > 5) == (True, True), "the instances should try both outcomes"
 
 
 @pytest.mark.parametrize("received", [False, True])

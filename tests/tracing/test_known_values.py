@@ -57,6 +57,40 @@ def test_a_branch_on_anything_else_is_an_error(value):
         kinds(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda x: torch.isfinite(x).all(),
+        lambda x: not x.exp().isinf().any(),
+        lambda x: not (torch.isinf(x) | torch.isnan(x)).any().item(),
+        lambda x: (~x.isnan()).all(),
+    ],
+)
+def test_values_are_taken_as_finite_where_a_branch_asks_and_the_graph_says_so(value):
+    graph = capture(Reading(value), (torch.randn(2, 4),))
+    assert "aten.pow.Tensor_Scalar" in {o.kind for o in graph.forward_operators}
+    assert graph.warnings == (
+        "the forward pass branches on whether values are finite (the model itself): they are taken as finite",
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [lambda x: (x.isnan() & (x > 0)).any(), lambda x: (torch.isnan(x) | torch.isfinite(x)).any()]
+)
+def test_a_branch_on_finite_values_and_more_is_an_error(value):
+    with pytest.raises(CaptureError, match="values"):
+        kinds(value)
+
+
+def test_which_elements_are_missing_is_not_known():
+    class Missing(OneLayer):
+        def forward(self, x, target):
+            return (self.layer(x) - target)[~target.isnan()].square().mean()
+
+    with pytest.raises(CaptureError, match="size depends on values"):
+        capture(Missing(4, 4), (torch.randn(2, 4), torch.randn(2, 4)))
+
+
 @pytest.mark.parametrize("how", ["index", "masked_select"])
 def test_what_a_known_mask_selects_is_an_index(how):
     class Rows(OneLayer):

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 import alpa_explore as ax
-from alpa_explore.errors import CaptureError, OptionError
+from alpa_explore.errors import CaptureError, LayeringError, OptionError
 from alpa_explore.graph.document import dump_graph, load_graph
-from alpa_explore.graph.written import carried, unwritten, written_warnings
+from alpa_explore.graph.written import carried, unbroken, unwritten, written_warnings
+from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.runtime.launch import describe_run, request_of
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
@@ -118,6 +119,42 @@ def test_the_vectors_of_a_spectral_norm_are_what_losses_depend_on(spectral_norm)
     assert len(names(graph)) == 2
     assert unwritten(graph) == ()
     assert carried(graph, names(graph))
+
+
+class Discriminator(nn.Module):
+    """Computes real and made samples by the same layers, each of which writes what the next use of it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = nn.utils.spectral_norm
+        self.layers = nn.Sequential(norm(nn.Linear(8, 8)), nn.ReLU(), norm(nn.Linear(8, 1)))
+
+    def forward(self, real: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        return (1 - self.layers(real)).relu().mean() + (1 + self.layers(made)).relu().mean()
+
+
+def test_what_reads_and_what_writes_a_buffer_is_in_one_stage() -> None:
+    torch.manual_seed(0)
+    model = Discriminator()
+    inputs = {"real": torch.randn(4, 8), "made": torch.randn(4, 8)}
+    graph = capture(model, inputs)
+    runs = unbroken(graph)
+    assert [name for name, _, _ in runs] == ["layers.0.weight_u", "layers.2.weight_u"], "v follows from u"
+    (cut,) = cluster_operators(graph, 2, delta=2.0).cuts
+    assert not [run for run in runs if run[1] < cut <= run[2]]
+    plan = ax.plan(graph, "1x2:cpu", num_microbatches=2, num_layers=2, delta=2.0, scheduler="serial")
+    assert len(plan.stages) == 2
+    assert ax.verify_interpreted(plan, model=model, example_inputs=inputs, graph=graph).passed
+    with pytest.raises(LayeringError, match=r"4 layers keeps together what writes a buffer.*layers\.0\.weight_u"):
+        ax.plan(graph, "1x2:cpu", num_microbatches=2, num_layers=4, delta=1.0, scheduler="serial")
+    within = runs[0][1] + 1
+    with pytest.raises(LayeringError, match=rf"begins at operator {within}, between .* buffer layers\.0\.weight_u"):
+        manual_layers(graph, [within])
+
+
+def test_layers_may_begin_between_uses_of_a_buffer_that_no_loss_reads() -> None:
+    model = nn.Sequential(norm := nn.BatchNorm1d(8), nn.Linear(8, 8), norm)
+    assert unbroken(capture(model, (X,), loss=lambda y: y.square().sum())) == ()
 
 
 class Clipped(OneLayer):

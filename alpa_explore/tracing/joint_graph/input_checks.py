@@ -3,7 +3,8 @@
 These are `if <test of a tensor>: raise …`, `assert <test of a tensor>` and torch's own checks (`torch._check_with`, …).
 What a model does with inputs that it accepts does not depend on them.
 
-Values that a model makes from constants alone are known while it is traced, though all tensors are fake.
+Values that a model makes from constants alone are known while it is traced, though all tensors are fake. So is whether
+all or any elements of a tensor are finite, where a branch asks (`if not x.isfinite().all(): x = x.clamp(…)`): they are.
 
 A model may read such a value to take a short cut. Those of Hugging Face compare the positions 0, 1, 2, … with each
 other, and leave the causal mask to the attention kernel when they find a single sequence. Without the value the model
@@ -38,17 +39,36 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _READS = frozenset({"__bool__", "item"})
 
 
-def outcome(function: Any, args: tuple[Any, ...], frame_of: Callable[[], FrameType | None]) -> bool | None:
-    """What a read of a tensor as a truth value gives where the model's line, which runs in `frame_of()`, only checks
-    inputs; None where it does more, or where it reads a number."""
+class Compared:
+    """A number of which no more is known than how it compares in a check."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+
+    def _compare(self, _: object) -> bool:
+        return self._wanted
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __eq__ = __ne__ = _compare
+    __hash__ = None  # type: ignore[assignment]  # it is no key of a dict
+
+
+def outcome(function: Any, args: tuple[Any, ...], frame_of: Callable[[], FrameType | None]) -> bool | Compared | None:
+    """What a read of a tensor gives where the model's line, which runs in `frame_of()`, only checks inputs: the truth
+    value that passes, or what compares as it must for a number that is compared; None where it does more."""
     name = getattr(function, "__name__", "")
     if name not in _READS or not args or not isinstance(args[0], Tensor):
         return None
-    frame = frame_of() if name == "__bool__" or args[0].dtype == torch.bool else None
-    return None if frame is None else _needed(frame)
+    frame = frame_of()
+    if frame is None:
+        return None
+    if name == "__bool__" or args[0].dtype == torch.bool:
+        return _needed(frame)
+    wanted = _needed(frame, compared=True)
+    return None if wanted is None else Compared(wanted)
 
 
-def _needed(frame: FrameType) -> bool | None:
+def _needed(frame: FrameType, *, compared: bool = False) -> bool | None:
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
     position = _position(frame)
     if not lines or position is None:
@@ -58,6 +78,8 @@ def _needed(frame: FrameType) -> bool | None:
     except SyntaxError:
         return None
     for node in ast.walk(tree):
+        if compared and not (isinstance(node, ast.Assert | ast.If) and _compares(node.test, position)):
+            continue
         if isinstance(node, ast.Assert) and _within(position, node):  # pytest moves the test to the statement's start
             return _value(node.test, position, wanted=True)
         if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
@@ -76,6 +98,20 @@ def _value(test: ast.expr, position: tuple[int, int], *, wanted: bool) -> bool:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner, wanted = (test.operand,), not wanted
     return next((_value(part, position, wanted=wanted) for part in inner if _within(position, part)), wanted)
+
+
+def _compares(test: ast.expr, position: tuple[int, int]) -> bool:
+    """Whether `x.item()` at `position` is one side of a comparison in `test`."""
+    sides = (
+        side for node in ast.walk(test) if isinstance(node, ast.Compare) for side in (node.left, *node.comparators)
+    )
+    return any(
+        isinstance(side, ast.Call)
+        and isinstance(side.func, ast.Attribute)
+        and side.func.attr == "item"
+        and position == (side.lineno, side.col_offset)
+        for side in sides
+    )
 
 
 def _position(frame: FrameType) -> tuple[int, int] | None:
@@ -152,6 +188,10 @@ _READ = frozenset({"__bool__", "__float__", "__index__", "__int__", "item", "tol
 _IN_PLACE = frozenset({"__setitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__itruediv__"})
 """Names of torch functions: those that make a known tensor, that fill one of the shape of any other, that pass a known
 one on, that read it, that write to a tensor."""
+_FINITE = {"isfinite": True, "isinf": False, "isnan": False}
+"""Names of torch functions, and what they say of every element of a tensor of usual values."""
+_JOINED = frozenset({"__and__", "__or__", "bitwise_and", "bitwise_or", "logical_and", "logical_or"})
+_NEGATED = frozenset({"__invert__", "bitwise_not", "logical_not"})
 
 
 class KnownValues:
@@ -159,6 +199,14 @@ class KnownValues:
 
     def __init__(self) -> None:
         self._real: Any = WeakTensorKeyDictionary()
+        self._usual: Any = WeakTensorKeyDictionary()
+        """Tensor of truth values that says which elements of others are finite, or are not -> what it says of all. A
+        branch may read whether all or any are; the elements are not known: targets that are missing may be NaN."""
+
+    def assumed(self, function: Any, args: tuple[Any, ...]) -> bool | None:
+        """What the call reads of whether all or any elements of a tensor are finite, if it does."""
+        reads = _name(function) in ("__bool__", "item") and args and isinstance(args[0], Tensor) and not args[0].dim()
+        return self._usual.get(args[0]) if reads else None
 
     def readable(self, function: Any, args: tuple[Any, ...]) -> Tensor | None:
         """The real tensor that the call reads a value of, if that is known."""
@@ -183,6 +231,8 @@ class KnownValues:
     def follow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the value of the tensor that a call returned, if it follows from known ones."""
         name = _name(function)
+        if isinstance(result, Tensor) and (usual := self._finite(name, args, kwargs)) is not None:
+            self._usual[result] = usual
         if name == "__setitem__" and all(t in self._real for t in tensors_in(args)):
             target, place, value = self._replaced(args)
             with _disable_current_modes():
@@ -210,6 +260,16 @@ class KnownValues:
             real = function(*real_args, **real_kwargs)
         if real.shape == result.shape and real.dtype == result.dtype:
             self._real[result] = real
+
+    def _finite(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | None:
+        given = [self._usual.get(t) for t in tensors_in((args, kwargs))]
+        if name in _FINITE:
+            return _FINITE[name] if given == [None] else None
+        if not given or None in given or len({*given}) > 1:
+            return None
+        if name in _NEGATED:
+            return not given[0]
+        return given[0] if name in _JOINED or name in ("all", "any") else None
 
     def _replaced(self, values: Any) -> Any:
         """Arguments with known tensors in place of fake ones."""

@@ -120,6 +120,8 @@ class TracePosition:
     """The running torch function; '' between calls."""
     watchers: list[Callable[[str], object]] = field(default_factory=list)
     """Called with the path of each module before it is entered."""
+    finite: set[str] = field(default_factory=set)
+    """Paths of the modules that branch on whether values are finite."""
 
     @property
     def module(self) -> str:
@@ -186,6 +188,10 @@ class AnnotateCalls(TorchFunctionMode):
         if known is not None:
             with _disable_current_modes():
                 return function(known, *args[1:], **kwargs)
+        usual = self._known.assumed(function, args)
+        if usual is not None:
+            self._place.finite.add(self._place.module)
+            return usual
         places = self._known.places(function, args)
         if places is not None:
             return args[0][tuple(torch.tensor(place) for place in places)]
