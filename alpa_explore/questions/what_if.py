@@ -215,6 +215,12 @@ class _SolvedStage:
                 found=f"{sorted(unknown)}",
                 remedy="Leave the others out.",
             )
+        if isinstance(share := parts.get("max_share", 1.0), bool) or not isinstance(share, int | float):
+            raise OptionError(
+                "The largest share of a weight's memory is no number",
+                found=f"max_share {share!r:.40}",
+                remedy="Give 0 to 1, for example 0.25.",
+            )
         satisfying = [k for k in range(self.size(node)) if self._satisfies(node, k, parts)]
         if not satisfying:
             outputs = dict.fromkeys(self.output_spec(node, k) for k in range(self.size(node)))
@@ -237,8 +243,10 @@ class _SolvedStage:
                 given = required if isinstance(required, Sequence) and not isinstance(required, str) else [required]
                 if len(given) != len(specs) or any(g is not None and g != s for g, s in zip(given, specs, strict=True)):
                     return False
-            if part == "max_share" and self._share(node, k) > float(required) * (1 + 1e-9):  # type: ignore[arg-type] # users give a number; float() refuses anything else
-                return False
+            if part == "max_share":
+                assert isinstance(required, int | float), "checked above"
+                if self._share(node, k) > required * (1 + 1e-9):
+                    return False
         return True
 
     def _stored(self, node: int) -> int | None:

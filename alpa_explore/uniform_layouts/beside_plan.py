@@ -19,11 +19,14 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.layout import BASELINE, RECOMPUTATION, RECOMPUTED, Layout
+from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.executors import Executor
+from alpa_explore.graph import full_precision
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources, Running
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.report.text import plan_words
@@ -92,6 +95,9 @@ def _incomparable(layouts: Layouts, plan: Plan) -> str:
         return f"it is for {here}, the layouts for {there}"
     if here.device.software.name != there.device.software.name:
         return f"it is priced for {here.device.software.label}, the layouts for {there.device.software.label}"
+    dtype = full_precision(tensors_of(layouts.precision) or layouts.precision)
+    if (plan.model.precision, here.software.low_precision) != (dtype, there.software.low_precision):
+        return f"it computes in {precision_phrase(plan.model, here)}, the layouts in {layouts.precision}"
     if plan.global_batch != layouts.global_batch:
         return f"its global batch is {plan.global_batch:,}, theirs {layouts.global_batch:,}"
     if plan.model.tokens != plan.model.samples * layouts.sequence:
