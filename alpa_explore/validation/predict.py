@@ -29,8 +29,6 @@ from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows, sid
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
-_SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf", "nanotron")
-"""Software whose default optimizer is ZeRO-1, for rows that do not say."""
 _FAULTY = "a fault of the software made its time"
 _SILENT = "its source does not say in which precision it ran"
 
@@ -126,7 +124,6 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
     precision, model, tensor = precision_of(row.precision), row.architecture, row.layout.tensor
     words = padded_vocabulary(model.vocabulary, tensor, on.software)
     replicated = replace(model, kv_heads=max(model.kv_heads, tensor))
-    zero = row.zero_stage
     key = ModelKey(
         config=replicated.config(
             row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=on.software
@@ -138,9 +135,8 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         predicted_ahead=model.predicted_ahead,
     )
     recompute = recomputed(row.recompute)[0]
-    layout = replace(
-        row.layout, zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero, recompute=recompute[0]
-    )
+    zero = int(on.cluster.software.shards_optimizer) if row.zero_stage is None else row.zero_stage
+    layout = replace(row.layout, zero_stage=zero, recompute=recompute[0])
     kinds = [number % model.period for number in range(model.layers)]
     return RunRequest(
         key=key,
