@@ -28,6 +28,7 @@ from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources, Running
 from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.report.text import plan_words
 from alpa_explore.plans.schedule_stages import planned_schedule
@@ -112,7 +113,7 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
         recompute = "full"
     devices = {stage.submesh for stage in plan.stages}
     layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
-    uses = [_degrees(plan, number) for number in range(len(plan.stages))]
+    uses = [_degrees(stage) for stage in plan.stages]
     if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len(set(uses)) > 1:
         return None, plan_words(plan)
     degrees = uses[0]
@@ -138,9 +139,8 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
     return layout, layout.words
 
 
-def _degrees(plan: Plan, number: int) -> StageDegrees | None:
+def _degrees(stage: PlanStage) -> StageDegrees | None:
     """The degrees of a stage; None where an axis has a use that no uniform layout has."""
-    stage = plan.stages[number]
     uses = axis_uses(stage)
     if not uses and stage.submesh != (1, 1):
         return None

@@ -122,11 +122,12 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         software=software,
     )
     precision, model, tensor = precision_of(row.precision), row.architecture, row.layout.tensor
-    words = padded_vocabulary(model.vocabulary, tensor, on.software)
+    profile = on.cluster.software
+    words = padded_vocabulary(model.vocabulary, tensor, profile.name)
     replicated = replace(model, kv_heads=max(model.kv_heads, tensor))
     key = ModelKey(
         config=replicated.config(
-            row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=on.software
+            row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=profile.name
         ),
         micro_batch=row.layout.microbatch,
         dtype=precision.tensors,
@@ -135,7 +136,7 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         predicted_ahead=model.predicted_ahead,
     )
     recompute = recomputed(row.recompute)[0]
-    zero = int(on.cluster.software.shards_optimizer) if row.zero_stage is None else row.zero_stage
+    zero = int(profile.shards_optimizer) if row.zero_stage is None else row.zero_stage
     layout = replace(row.layout, zero_stage=zero, recompute=recompute[0])
     kinds = [number % model.period for number in range(model.layers)]
     return RunRequest(
@@ -143,7 +144,7 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         on=on,
         cluster=on.cluster.in_precision(precision.recipe),
         layout=layout,
-        parts=pipeline_parts(model, kinds, layout, on.software),
+        parts=pipeline_parts(model, kinds, layout, profile.name),
         recompute=recompute,
         counts_reserve=driver_memory(row.source),
     )
@@ -152,8 +153,9 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
 def prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
     """A row and its price, as a run of the record, too."""
     precision, model, layout = precision_of(row.precision), row.architecture, row.layout
-    if idle := idle_ranks(model, layout.pipeline, on.software):
-        reason = f"{idle} of {layout.pipeline} stages get no part of the model, and {on.software} stops"
+    software = on.cluster.software.name
+    if idle := idle_ranks(model, layout.pipeline, software):
+        reason = f"{idle} of {layout.pipeline} stages get no part of the model, and {software} stops"
         price = replace(price, fits=False, reason=reason)
     peak = row.devices * on.cluster.device.peak(precision.tensors)
     measured = row.measured_seconds
@@ -164,7 +166,7 @@ def prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
             "recompute precision measured_seconds measured_bytes status",
         ),
         **row_of(layout, "micro_batch=microbatch microbatches virtual=chunks tensor pipeline data context expert"),
-        **row_of(on, "device software"),
+        **row_of(on.cluster, "device=device.name software=software.name"),
         sizes=model.sizes,
         experts=model.experts > 1,
         token_flops=model.flops(1, row.sequence),

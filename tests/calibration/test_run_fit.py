@@ -70,7 +70,7 @@ def made_up(row: MeasuredRow, device: str, software: str, tokens: int, hidden: i
     cluster = Cluster.parse(f"1x1:{device}", software=software)
     return RunWork(
         row=row,
-        machine=Machine(cluster=cluster, device=device, software=software),
+        machine=Machine(cluster=cluster),
         work=work,
         layout=Layout(microbatches=microbatches),
         parts=((1, 24, 1),),
@@ -154,7 +154,7 @@ def test_earlier_releases_share_all_figures_but_those_of_experts() -> None:
 
 def test_runs_of_one_device_do_not_decide_on_another(runs: list[RunWork]) -> None:
     true = {"a100.matmul_efficiency": 0.7, "h100.matmul_efficiency": 0.6}
-    found = fit(chosen(*true), [run for run in runs if run.machine.device == "h100"], true)
+    found = fit(chosen(*true), [run for run in runs if run.machine.cluster.device.name == "h100"], true)
     assert found.values["h100.matmul_efficiency"] == pytest.approx(0.6, rel=0.01)
     assert found.values["a100.matmul_efficiency"] == BY_NAME["a100.matmul_efficiency"].start
 

@@ -155,9 +155,9 @@ def read_rows(paths: Iterable[str | Path]) -> Rows:
     measured: list[MeasuredRow] = []
     refused: list[RefusedRow] = []
     ignored: list[str] = []
-    paths = [Path(path) for path in paths]
-    stems = Counter(path.stem for path in paths)
-    for path in paths:
+    files = [Path(path) for path in paths]
+    stems = Counter(path.stem for path in files)
+    for path in files:
         rows, unknown = _read_file(path, path.stem if stems[path.stem] == 1 else str(path.with_suffix("")))
         if unknown:
             names = ", ".join(f"{name!r:.60}" for name in unknown[:6]) + ", …" * (len(unknown) > 6)
