@@ -17,13 +17,13 @@ from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork, Recomputed
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.run_price import price_run
-from alpa_explore.validation.runs.machines import Machine
+from alpa_explore.validation.runs.machines import Machine, machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 from benchmarks.figures_fit.figures import DEVICES, Figure, Place, all_figures, at_start
 from benchmarks.figures_fit.predicted import PredictedRuns
 from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
 from benchmarks.figures_fit.stored import overlaid, stored_values, write_figures
-from benchmarks.figures_fit.works import RunWork, works_of
+from benchmarks.figures_fit.works import RunWork, has_preset_rates, works_of
 
 DATA = Path(__file__).parents[1] / "validation" / "data"
 FIGURES = all_figures()
@@ -96,6 +96,14 @@ def chosen(*names: str) -> tuple[Figure, ...]:
 def fit(figures: Sequence[Figure], runs: list[RunWork], true: dict[str, float]) -> FiguresFit:
     predicted = PredictedRuns(figures, runs)
     return fit_figures(predicted, predicted.seconds(true), np.full(len(runs), 0.02), at_start(tuple(figures)))
+
+
+def test_runs_on_a_variant_of_a_preset_are_not_fitted_to() -> None:
+    named = [("H100-80GB", ""), ("H200-141GB", ""), ("GH200-96GB", ""), ("GB200", ""), ("H100-SXM5-700W", "")]
+    variants = [("H100-96GB-HBM2e-500W", ""), ("A800-80GB", ""), ("H100", "without EP overlap")]
+    for machines, told in ((named, True), (variants, False)):
+        for gpu_type, note in machines:
+            assert has_preset_rates(machine(gpu_type, "megatron", 16, 8, note=note)) is told, gpu_type
 
 
 def test_made_up_figures_are_found_again(runs: list[RunWork]) -> None:
