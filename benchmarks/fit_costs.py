@@ -10,7 +10,7 @@
 Models with experts tell the figures of experts alone: these are fitted last, beside the figures that the other runs
 tell. Runs of one configuration (releases, repetitions) count together as one.
 
-Fitted are the runs on side 'fit' of `validation.split`; held out is the other half of the configurations. Files are
+Fitted are the runs on side 'fit' of `rows.side`; held out is the other half of the configurations. Files are
 those that `alpa-explore predict` reads. Capturing all runs takes minutes the first time, and seconds afterwards, from
 the user's cache. `--record FILE` writes errors and figures as JSON (with --store: benchmarks/fit_costs.json), or adds
 the errors of left-out sources to them; `--unseen FILE` writes these as benchmarks/validate.py reads them.
@@ -48,7 +48,7 @@ from benchmarks.figures_fit.figures import Figure, Values, all_figures, at_start
 from benchmarks.figures_fit.predicted import PredictedRuns
 from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
 from benchmarks.figures_fit.stored import stored_values, write_figures
-from benchmarks.figures_fit.works import RunWork, works_of
+from benchmarks.figures_fit.works import RunWork, has_preset_rates, works_of
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks/fit_costs.json"
@@ -137,7 +137,7 @@ def read(paths: Sequence[Path]) -> Runs:
         works, refused = works_of([row for row in rows.measured if row.scored], progress=line)
     for row in refused:
         print(f"{row.file} line {row.line} is left out: {row.reason}")
-    works = tuple(run for run in works if enough(run))
+    works = tuple(run for run in works if has_preset_rates(run.machine) and enough(run))
     print(
         f"{len(works):,} runs, {len(rows.refused):,} refused by their files; work in {time.monotonic() - began:.0f} s"
     )

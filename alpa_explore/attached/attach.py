@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from alpa_explore.attached import tuning, worker_side
 from alpa_explore.attached.cluster_of import cluster_of
 from alpa_explore.attached.connection import scheduler_address
-from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions, differences_from_here
+from alpa_explore.attached.hosts import Host, MeasuredLink, Versions, differences_from_here
 from alpa_explore.attached.worker_side import versions
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import MOST_BYTES
@@ -72,15 +72,9 @@ def _host(address: str, workers: list[str], reports: dict[str, Any], known: dict
         return Host(
             name=address, address=address, workers=tuple(workers), versions=Versions(**versions), problem=reason
         )
-    first = good[0]
-    gpus = {gpu["uuid"]: Gpu(**gpu) for report in good for gpu in report["gpus"]}
-    found = {
-        **first,
-        "versions": Versions(**first["versions"]),
-        "gpus": tuple(gpus[uuid] for uuid in sorted(gpus)),
-        "rdma": tuple(first["rdma"]),
-    }
-    return Host(address=address, workers=tuple(workers), **found)
+    gpus = {gpu["uuid"]: gpu for report in good for gpu in report["gpus"]}
+    found = {"address": address, "workers": workers, "gpus": [gpus[uuid] for uuid in sorted(gpus)]}
+    return record(Host, good[0] | found, checked=False)
 
 
 def _chosen(hosts: list[Host], names: Sequence[str]) -> list[Host]:

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from alpa_explore import units
 from alpa_explore.execution.hosts import comparable
+from alpa_explore.plans.report.tables import Row, row_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,21 +175,12 @@ def memory_text(host: Host) -> str:
     return f"{number if whole.endswith(f' {unit}') else free} of {whole}" + (" each" if host.gpus else "")
 
 
-Row = dict[str, Any]
-
-
 def host_rows(hosts: Sequence[Host]) -> list[Row]:
     """A row for each host."""
     return [
-        {
-            "host": host.name,
-            "address": host.address,
-            "devices": host.problem or _devices(host),
-            "free memory": "" if host.problem else memory_text(host),
-            "Python": host.versions.python,
-            "torch": host.versions.torch,
-            "alpa_explore": host.versions.alpa_explore,
-        }
+        row_of(host, "host=name address")
+        | {"devices": host.problem or _devices(host), "free memory": "" if host.problem else memory_text(host)}
+        | row_of(host.versions, "Python=python torch alpa_explore")
         for host in hosts
     ]
 

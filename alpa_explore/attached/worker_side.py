@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from alpa_explore.attached import tuning
+from alpa_explore.execution.available_memory import available_bytes
 from alpa_explore.execution.hosts import first_line, machine, network
 
 _SIZE = struct.Struct("!Q")
@@ -27,18 +28,15 @@ def describe() -> dict[str, Any]:
     """The host of this process by the fields of `Host`, as JSON can hold them."""
     import psutil  # distributed depends on it
 
-    memory = psutil.virtual_memory()
-    total, free = memory.total, memory.available
-    limit = _cgroup_limit()
-    if limit is not None and limit < total:
-        total, free = limit, min(free, limit)
+    memory, left = psutil.virtual_memory(), available_bytes()
+    total = min(memory.total, _cgroup_limit() or memory.total)
     return {
         "name": socket.gethostname(),
         "versions": versions(),
         "cpu": _cpu_model(),
         "cores": _cores(),
-        "memory_bytes": int(total),
-        "free_bytes": int(free),
+        "memory_bytes": total,
+        "free_bytes": min(total, memory.available if left is None else left),
         "gpus": _gpus() if any(Path(driver).exists() for driver in _DRIVERS) else [],
         "machine": machine(),
         "namespace": network(),
@@ -70,9 +68,11 @@ def transfer(address: str, port: int, secret: bytes) -> dict[str, Any]:
 
     {"latency_seconds", "points": [[bytes, seconds], …]}, or {"fault": why the listener was not reached}.
     """
+    limit = tuning.LINK_SECONDS
     try:
-        with socket.create_connection((address, port), timeout=tuning.LINK_SECONDS) as line:
-            line.settimeout(tuning.STALL_SECONDS)
+        with socket.create_connection((address, port), timeout=limit) as line:
+            limit = tuning.STALL_SECONDS
+            line.settimeout(limit)
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             line.sendall(secret)
             payload = memoryview(bytes(tuning.SIZES[-1]))
@@ -89,7 +89,7 @@ def transfer(address: str, port: int, secret: bytes) -> dict[str, Any]:
             line.sendall(_SIZE.pack(0))
             return {"latency_seconds": latency, "points": points}
     except TimeoutError:
-        return {"fault": f"no answer within {tuning.LINK_SECONDS:.0f} s (a firewall that drops packets?)"}
+        return {"fault": f"no answer within {limit:.0f} s (a firewall that drops packets?)"}
     except OSError as error:
         return {"fault": (error.strerror or str(error)).lower()}
 

@@ -63,49 +63,33 @@ def compare_solvers(
     instance = replace(instance, stage=instance.stage.without_constraints())
     _warm_up(instance)
     with _frozen_heap():
-        return _compare(instance, requested, solvers is None, time_limit_seconds, progress)
-
-
-def check_formulations(names: Sequence[str]) -> None:
-    """Raise OptionError, with the nearest names, for a formulation that does not exist."""
-    for name in names:
-        if name not in FORMULATIONS:
-            raise OptionError("Unknown solver", found=repr(name), remedy=nearest_names(name, FORMULATIONS))
-
-
-def _compare(
-    instance: StageInstance,
-    requested: Sequence[str],
-    by_default: bool,
-    time_limit_seconds: float | None,
-    progress: Callable[[str], None],
-) -> Comparison:
-    progress("auto")
-    started = time.perf_counter()
-    stage_problem, problem = instance.build()
-    build_seconds = time.perf_counter() - started
-    best = solve(problem, time_limit_seconds=time_limit_seconds)
-    if best.status is Status.INFEASIBLE:
-        raise SolverError("The stage has no legal choice", found=problem.name, remedy=best.status.value)
-    frame = Frame(instance, stage_problem, problem, best.choices, time_limit_seconds)
-    too_large = by_default and problem.variables > tuning.MAX_ENUMERATED_VARIABLES
-    left_out = {"enumerated"} if too_large else set()
-    rows = {}
-    if "auto" in requested:
-        rows["auto"] = frame.row(
-            "auto",
-            best.choices,
-            best.choices,
-            status=best.status,
-            variables=best.variables,
-            constraints=best.constraints,
-            build=build_seconds,
-            solve=best.seconds,
-        )
-    for name in requested:
-        if name != "auto" and name not in left_out:
-            progress(name)
-            rows[name] = _ROWS[name](frame)
+        progress("auto")
+        started = time.perf_counter()
+        stage_problem, problem = instance.build()
+        build_seconds = time.perf_counter() - started
+        best = solve(problem, time_limit_seconds=time_limit_seconds)
+        if best.status is Status.INFEASIBLE:
+            raise SolverError("The stage has no legal choice", found=problem.name, remedy=best.status.value)
+        frame = Frame(instance, stage_problem, problem, best.choices, time_limit_seconds)
+        too_large = solvers is None and problem.variables > tuning.MAX_ENUMERATED_VARIABLES
+        left_out = ("enumerated",) if too_large else ()
+        rows: list[SolverRow] = []
+        for name in requested:
+            if name == "auto":
+                rows.append(
+                    SolverRow(
+                        solver="auto",
+                        variables=best.variables,
+                        constraints=best.constraints,
+                        build_seconds=build_seconds,
+                        solve_seconds=best.seconds,
+                        status=best.status,
+                        **frame.exact(best.choices, best.choices),
+                    )
+                )
+            elif name not in left_out:
+                progress(name)
+                rows.append(_ROWS[name](frame))
     sizes = [len(costs) for costs in problem.node_costs]
     return Comparison(
         mesh=instance.mesh,
@@ -118,9 +102,16 @@ def _compare(
         pairs=problem.variables,
         optimum_seconds=best.bound,
         proven=best.status is Status.OPTIMAL,
-        rows=tuple(rows[name] for name in requested if name in rows),
-        left_out=tuple(name for name in requested if name in left_out),
+        rows=tuple(rows),
+        left_out=left_out,
     )
+
+
+def check_formulations(names: Sequence[str]) -> None:
+    """Raise OptionError, with the nearest names, for a formulation that does not exist."""
+    for name in names:
+        if name not in FORMULATIONS:
+            raise OptionError("Unknown solver", found=repr(name), remedy=nearest_names(name, FORMULATIONS))
 
 
 def _warm_up(instance: StageInstance) -> None:

@@ -44,7 +44,7 @@ class SolverRow:
     constraints: int
     build_seconds: float
     solve_seconds: float
-    repair_seconds: float
+    repair_seconds: float = 0.0
     """Descent and joint repair under the exact costs; 0 for the exact formulations."""
     objective_seconds: float
     """Exact cost of the final choice."""

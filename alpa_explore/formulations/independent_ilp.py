@@ -12,9 +12,8 @@ strategies per node and O((d + 1)^2) variables per edge, k times. Two things are
 
 - **A dim is split twice.** Several axes may split the same dim, and the combination need not exist (a batch of 8 on
   (8, 8), a heavy operator that no axis divides). `nearest_strategies` counts such nodes.
-- **The all-data-parallel bias.** For an axis alone, splitting the batch is cheapest: no activation moves, only
-gradients
-  are summed once per iteration. No axis takes into account that another one has split the batch already, so that
+- **The all-data-parallel bias.** For an axis alone, splitting the batch is cheapest: no activation moves, gradients
+  alone are summed, once per iteration. No axis takes into account that another one has split the batch already, so that
   activations are small and the gradients are what remains to be saved: all axes split the batch. `batch_share` measures
   it.
 
@@ -27,15 +26,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.cost.model import CostModel
+from alpa_explore.formulations.comparison import StageInstance
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.stage.axis_options import NodeOptions, Option, node_options
-from alpa_explore.intra_op.stage.build_problem import build_stage_problem
-from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,32 +52,20 @@ class IndependentAnswer:
         return all(solution.status is Status.OPTIMAL for solution in self.solutions)
 
 
-def solve_independent(
-    stage: StageGraph,
-    model: CostModel,
-    *,
-    inverse_b: float,
-    memory_price: float = 0.0,
-    microbatches_held: int = 1,
-    time_limit_seconds: float | None = None,
-) -> IndependentAnswer:
-    """Solve each axis of the mesh of `model` alone, for the problem that `StageProblem.at` makes with these
-    arguments."""
+def solve_independent(instance: StageInstance, time_limit_seconds: float | None = None) -> IndependentAnswer:
+    """Solve each axis of the mesh alone."""
     started = time.perf_counter()
     chosen: list[list[Option]] = []
     solutions = []
-    for axis in range(len(model.mesh.shape)):
-        axis_problem = build_stage_problem(stage, CostModel(model.device, one_axis(model.mesh, axis)))
-        problem = axis_problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=microbatches_held)
+    for axis in range(len(instance.mesh.shape)):
+        axis_problem, problem = replace(instance, mesh=one_axis(instance.mesh, axis)).build()
         solution = solve_enumerated(problem, time_limit_seconds=time_limit_seconds)
         solutions.append(solution)
-        for v, (node, choice) in enumerate(zip(node_options(axis_problem), solution.choices, strict=True)):
-            if axis == 0:
-                chosen.append([])
-            chosen[v].append(node.options[node.labels[choice, 0]])
+        nodes = zip(node_options(axis_problem), solution.choices, strict=True)
+        chosen.append([node.options[node.labels[choice, 0]] for node, choice in nodes])
     solving = sum(s.seconds - s.build_seconds for s in solutions)
     return IndependentAnswer(
-        options=tuple(map(tuple, chosen)),
+        options=tuple(zip(*chosen, strict=True)),
         solutions=tuple(solutions),
         build_seconds=time.perf_counter() - started - solving,
         solve_seconds=solving,

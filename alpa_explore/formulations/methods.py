@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import SolverError
 from alpa_explore.formulations import tuning
 from alpa_explore.formulations.comparison import SolverRow, StageInstance
@@ -107,43 +107,20 @@ class Frame:
     best: Choices
     time_limit_seconds: float | None
 
-    def row(
-        self,
-        solver: str,
-        before: Choices,
-        choices: Choices,
-        *,
-        status: Status,
-        variables: int,
-        constraints: int,
-        build: float,
-        solve: float,
-        repair: float = 0.0,
-        impossible: int = 0,
-        batch_before: float | None = None,
-    ) -> SolverRow:
-        """The row for an answer `before` descent or repair and the final `choices`."""
-        assert is_legal(self.problem, choices), f"{solver} returned an illegal choice"
+    def exact(self, before: Choices, choices: Choices, impossible: int = 0) -> dict[str, Any]:
+        """The fields of a row that the exact costs give, of the answer `before` descent or repair and of the final
+        `choices`."""
+        assert is_legal(self.problem, choices), "a formulation returned an illegal choice"
         nodes = node_options(self.stage_problem)
-        share = batch_share(self.stage_problem, chosen_options(nodes, choices))
         possible = impossible == 0 and is_legal(self.problem, before)
-        if batch_before is None:
-            batch_before = batch_share(self.stage_problem, chosen_options(nodes, before))
-        return SolverRow(
-            solver=solver,
-            variables=variables,
-            constraints=constraints,
-            build_seconds=build,
-            solve_seconds=solve,
-            repair_seconds=repair,
-            objective_seconds=self.problem.evaluate(choices),
-            objective_before_seconds=self.problem.evaluate(before) if possible else None,
-            impossible_nodes=impossible,
-            differing_nodes=sum(a != b for a, b in zip(choices, self.best, strict=True)),
-            batch_share_before=batch_before,
-            batch_share=share,
-            status=status,
-        )
+        return {
+            "objective_seconds": self.problem.evaluate(choices),
+            "objective_before_seconds": self.problem.evaluate(before) if possible else None,
+            "impossible_nodes": impossible,
+            "differing_nodes": sum(a != b for a, b in zip(choices, self.best, strict=True)),
+            "batch_share_before": batch_share(self.stage_problem, chosen_options(nodes, before)),
+            "batch_share": batch_share(self.stage_problem, chosen_options(nodes, choices)),
+        }
 
 
 def enumerated_row(frame: Frame) -> SolverRow:
@@ -152,15 +129,14 @@ def enumerated_row(frame: Frame) -> SolverRow:
     _, problem = frame.instance.build()
     build_seconds = time.perf_counter() - started
     solution = solve_enumerated(problem, time_limit_seconds=frame.time_limit_seconds)
-    return frame.row(
-        "enumerated",
-        solution.choices,
-        solution.choices,
-        status=solution.status,
+    return SolverRow(
+        solver="enumerated",
         variables=solution.variables,
         constraints=solution.constraints,
-        build=build_seconds + solution.build_seconds,
-        solve=solution.seconds - solution.build_seconds,
+        build_seconds=build_seconds + solution.build_seconds,
+        solve_seconds=solution.seconds - solution.build_seconds,
+        status=solution.status,
+        **frame.exact(solution.choices, solution.choices),
     )
 
 
@@ -172,48 +148,36 @@ def factor_row(frame: Frame) -> SolverRow:
     answer = solve_factors(stage_problem, problem, frame.instance.inverse_b, frame.time_limit_seconds)
     started = time.perf_counter()
     choices = polish(problem, node_options(stage_problem), answer.choices)
-    return frame.row(
-        "factor",
-        answer.choices,
-        choices,
-        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT,
+    return SolverRow(
+        solver="factor",
         variables=answer.variables,
         constraints=answer.constraints,
-        build=build_seconds + answer.build_seconds,
-        solve=answer.solve_seconds,
-        repair=time.perf_counter() - started,
-        impossible=answer.impossible,
+        build_seconds=build_seconds + answer.build_seconds,
+        solve_seconds=answer.solve_seconds,
+        repair_seconds=time.perf_counter() - started,
+        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT,
+        **frame.exact(answer.choices, choices, answer.impossible),
     )
 
 
 def independent_row(frame: Frame) -> SolverRow:
     """One ILP per axis, then `repair`."""
-    instance = frame.instance
-    answer = solve_independent(
-        instance.stage,
-        CostModel(instance.device, instance.mesh),
-        inverse_b=instance.inverse_b,
-        memory_price=instance.memory_price,
-        microbatches_held=instance.microbatches_held,
-        time_limit_seconds=frame.time_limit_seconds,
-    )
+    answer = solve_independent(frame.instance, frame.time_limit_seconds)
     started = time.perf_counter()
-    stage_problem, problem = instance.build()
+    stage_problem, problem = frame.instance.build()
     nodes = node_options(stage_problem)
     requested = labels_of(nodes, answer.options)
     choices = repair(problem, nodes, requested)
     repair_seconds = time.perf_counter() - started
     nearest, impossible = nearest_strategies(problem, nodes, requested)
-    return frame.row(
-        "independent",
-        nearest,
-        choices,
-        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT,
+    exact = frame.exact(nearest, choices, impossible)
+    return SolverRow(
+        solver="independent",
         variables=sum(s.variables for s in answer.solutions),
         constraints=sum(s.constraints for s in answer.solutions),
-        build=answer.build_seconds,
-        solve=answer.solve_seconds,
-        repair=repair_seconds,
-        impossible=impossible,
-        batch_before=batch_share(stage_problem, answer.options),
+        build_seconds=answer.build_seconds,
+        solve_seconds=answer.solve_seconds,
+        repair_seconds=repair_seconds,
+        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT,
+        **exact | {"batch_share_before": batch_share(stage_problem, answer.options)},
     )

@@ -9,7 +9,6 @@ strangers: size and shape are checked, and nothing in them is executed.
 
 from __future__ import annotations
 
-import gc
 import gzip
 import math
 import os
@@ -17,14 +16,15 @@ import zlib
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import psutil
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.execution.available_memory import available_bytes
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.iopddl import tuning
 from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.store.read import open_regular, parse_json, read_pieces
 
 _Known = dict[tuple[float, ...], Floats]
@@ -55,13 +55,8 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises AlpaExploreError when the file is missing, too large or not JSON.
     """
     # Millions of small lists are made, and none is garbage: collecting takes as long as reading.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with no_collection():
         return _object(_parse(path), "the file", path)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def read_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> ProblemFile:
@@ -159,8 +154,8 @@ def reading_seconds(path: str | os.PathLike[str]) -> float:
 
 def _check_memory(path: str | os.PathLike[str], text_bytes: int) -> None:
     """Raise AlpaExploreError where the problem would not fit in the memory that is free."""
-    needed, free = tuning.MEMORY_FACTOR * text_bytes, psutil.virtual_memory().available
-    if needed > free:
+    needed, free = tuning.MEMORY_FACTOR * text_bytes, available_bytes()
+    if free is not None and needed > free:
         raise AlpaExploreError(
             f"{os.fspath(path)} is too large for the memory of this machine",
             found=f"{units.bytes_(text_bytes)} of JSON may need {units.bytes_(needed)}, {units.bytes_(free)} are free",

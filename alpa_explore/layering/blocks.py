@@ -20,10 +20,8 @@ def repeated_modules(graph: TrainingGraph) -> tuple[str, ...]:
     """
     families: dict[str, dict[str, None]] = {}
     for operator in graph.forward_operators:
-        parts = operator.module.split(".")
-        for place, part in enumerate(parts):
-            if part.isdecimal():
-                families.setdefault(".".join(parts[:place]), {})[".".join(parts[: place + 1])] = None
+        for path in _numbered(operator.module):
+            families.setdefault(path.rpartition(".")[0], {})[path] = None
     largest = max(families, key=lambda f: (len(families[f]), -f.count(".")), default=None)
     return tuple(families[largest]) if largest is not None and len(families[largest]) > 1 else ()
 

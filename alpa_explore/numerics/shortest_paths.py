@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Floats, Ints, starts
 
 
 def all_pairs(single: Floats) -> Floats:
@@ -53,7 +53,7 @@ class Arrivals:
         order = np.argsort(ends[1], kind="stable")
         target = ends[1][order]
         counts = np.bincount(target, minlength=count)
-        place = np.arange(len(target)) - (np.cumsum(counts) - counts)[target]
+        place = np.arange(len(target)) - starts(counts)[target]
         shape = (count, max(1, int(counts.max(initial=0))))
         step, start, length = np.full(shape, -1), np.zeros(shape, dtype=np.int64), np.full(shape, np.inf)
         step[target, place], start[target, place], length[target, place] = order, ends[0][order], seconds[order]

@@ -17,7 +17,6 @@ import numpy as np
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError, nearest_names
-from alpa_explore.graph import Operator
 from alpa_explore.intra_op.composition.contraction.contract import contract_problem
 from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
@@ -26,12 +25,12 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Floats
-from alpa_explore.plans.describe import describe_stage
+from alpa_explore.plans.describe import describe_stage, node_name, node_operator, node_specs, node_tensor
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.tables import stage_named
 from alpa_explore.pricing.tuning import PROVEN
-from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
+from alpa_explore.sharding.spec import Spec, local_share, render
 
 SpecChoice = str | Mapping[str, object]
 """'S0R': the spec of the (first) output, or of a stored parameter. Or a mapping with any of: output, inputs (a list of
@@ -170,15 +169,9 @@ class _SolvedStage:
         self.plan, (self.stage, self.problem, self.choices) = plan, solved_stage(plan, stage)
         self.inverse_b = 1.0 / plan.options.num_microbatches
         self.sharding_problem = self.at(self.problem)
-        self.graph = self.problem.stage.layered.graph
-        self.names: dict[str, int] = {}
-        for v, node in enumerate(self.problem.nodes):
-            if node.kind is NodeKind.OPERATOR:
-                self.names[self.graph.operators[node.subject].name] = v
-            elif node.kind is NodeKind.WEIGHT:
-                self.names[self.graph.parameters[node.subject].name] = v
-            elif node.kind is NodeKind.UPDATE:
-                self.names[self.graph.operators[self.graph.parameters[node.subject].update].name] = v
+        named = (NodeKind.OPERATOR, NodeKind.WEIGHT, NodeKind.UPDATE)
+        nodes = [(v, node) for v, node in enumerate(self.problem.nodes) if node.kind in named]
+        self.names = {node_name(self.problem, node): v for v, node in nodes}
 
     def at(self, problem: StageProblem) -> ShardingProblem:
         """The sharding problem whose objective is the stage's latency at the plan's B."""
@@ -186,7 +179,7 @@ class _SolvedStage:
 
     def without_constraints(self, node: int) -> StageProblem:
         """The stage's problem without the plan's spec constraints on the operator of a node."""
-        index = self._operator(node).index
+        index = node_operator(self.problem, self.problem.nodes[node]).index
         if index not in self.problem.stage.layered.spec_constraints:
             return self.problem
         return build_stage_problem(self.problem.stage.without_constraints([index]), self.problem.model)
@@ -215,6 +208,12 @@ class _SolvedStage:
                 found=f"{sorted(unknown)}",
                 remedy="Leave the others out.",
             )
+        if isinstance(share := parts.get("max_share", 1.0), bool) or not isinstance(share, int | float):
+            raise OptionError(
+                "The largest share of a weight's memory is no number",
+                found=f"max_share {share!r:.40}",
+                remedy="Give 0 to 1, for example 0.25.",
+            )
         satisfying = [k for k in range(self.size(node)) if self._satisfies(node, k, parts)]
         if not satisfying:
             outputs = dict.fromkeys(self.output_spec(node, k) for k in range(self.size(node)))
@@ -237,49 +236,36 @@ class _SolvedStage:
                 given = required if isinstance(required, Sequence) and not isinstance(required, str) else [required]
                 if len(given) != len(specs) or any(g is not None and g != s for g, s in zip(given, specs, strict=True)):
                     return False
-            if part == "max_share" and self._share(node, k) > float(required) * (1 + 1e-9):  # type: ignore[arg-type] # users give a number; float() refuses anything else
-                return False
+            if part == "max_share":
+                assert isinstance(required, int | float), "checked above"
+                if self._share(node, k) > required * (1 + 1e-9):
+                    return False
         return True
-
-    def _stored(self, node: int) -> int | None:
-        """The tensor of a node that is a stored weight."""
-        stored = self.problem.nodes[node]
-        return self.graph.parameters[stored.subject].tensor if stored.kind is NodeKind.WEIGHT else None
 
     def _share(self, node: int, k: int) -> float:
         """Share of a stored weight that a device keeps under strategy k; 1 for other nodes."""
-        tensor = self._stored(node)
-        if tensor is None:
-            return 1.0
-        return local_share(self._stored_specs(tensor)[k], self.problem.model.mesh.shape)
-
-    def _stored_specs(self, tensor: int) -> list[Spec]:
-        """The specs in which a weight can be stored, in the order of its node's strategies."""
-        return [s for s in self.problem.model.reshard(self.graph.tensors[tensor]).specs if PARTIAL not in s]
+        of = self.problem.nodes[node]
+        stored = of.kind is NodeKind.WEIGHT
+        return local_share(node_specs(self.problem, of)[k], self.problem.model.mesh.shape) if stored else 1.0
 
     def output_spec(self, node: int, k: int) -> str:
         """The spec of the first output, or of the stored weight, under strategy k."""
-        priced = self.problem.nodes[node].priced
-        if priced is None:
-            tensor = self._stored(node)
-            assert tensor is not None, "only operators, updates and weights have names"
-            return render(self._stored_specs(tensor)[k], len(self.graph.tensors[tensor].shape))
-        outputs = self._operator(node).outputs
-        return render(priced.strategies[k].outputs[0], len(self.graph.tensors[outputs[0]].shape)) if outputs else ""
+        of = self.problem.nodes[node]
+        if of.priced is None:
+            return self._rendered(node_specs(self.problem, of)[k], node_tensor(self.problem, of))
+        outputs = node_operator(self.problem, of).outputs
+        return self._rendered(of.priced.strategies[k].outputs[0], outputs[0]) if outputs else ""
 
     def input_specs(self, node: int, k: int) -> tuple[str, ...]:
         """The specs in which strategy k reads its inputs."""
-        priced = self.problem.nodes[node].priced
-        if priced is None:
-            return ()
-        specs, tensors = priced.strategies[k].inputs, self._operator(node).inputs
-        return tuple(render(s, len(self.graph.tensors[t].shape)) for s, t in zip(specs, tensors, strict=True))
-
-    def _operator(self, node: int) -> Operator:
         of = self.problem.nodes[node]
-        if of.kind is NodeKind.UPDATE:
-            return self.graph.operators[self.graph.parameters[of.subject].update]
-        return self.graph.operators[of.subject]
+        if of.priced is None:
+            return ()
+        read = zip(of.priced.strategies[k].inputs, node_operator(self.problem, of).inputs, strict=True)
+        return tuple(self._rendered(spec, tensor) for spec, tensor in read)
+
+    def _rendered(self, spec: Spec, tensor: int) -> str:
+        return render(spec, len(self.problem.stage.layered.graph.tensors[tensor].shape))
 
     def compare(self, choices: tuple[int, ...]) -> WhatIf:
         """`choices` compared with those of the plan."""

@@ -23,6 +23,7 @@ import torch
 
 from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
+from alpa_explore.execution.executors import available_cores
 from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.random_plans import tuning
@@ -124,7 +125,7 @@ def verify_random(
         for name in chosen:
             shared_maker().family(name)
         numbers = range(first, first + count)
-        processes = workers or len(os.sched_getaffinity(0))
+        processes = workers or available_cores()
         trials = _mapped(partial(_try_number, seed, chosen, tolerance), numbers, processes)
         tried = list(_counted("interpreted", trials, count, progress))
         failed = [one for one in tried if not one.verdict.passed]

@@ -209,7 +209,9 @@ class PlanMaker:
 def cluster_of(draft: Draft) -> Cluster:
     """CPUs, each a node of its own: only so may submeshes have any number of devices. Those of every second submesh are
     of another kind where the draft says so."""
-    cluster = _cluster(draft.devices, draft.family)
+    cluster = Cluster.parse(f"{draft.devices}x1:cpu")
+    if draft.family in families.SEQUENCES:
+        cluster = cluster.with_changes(software=replace(cluster.software, context_positions=1))
     if not draft.unlike:
         return cluster
     device = replace(cluster.device, name="other-cpu", memory_bandwidth=cluster.device.memory_bandwidth / 2)
@@ -222,13 +224,6 @@ def logical(mesh: MeshShape, kind: int = 0) -> LogicalMesh:
     shape = mesh or (1,)
     devices = int(np.prod(shape))
     return replace(logical_mesh(Cluster.parse(f"{devices}x1:cpu"), Submesh(devices, 1), shape), kind=kind)
-
-
-def _cluster(devices: int, family: str) -> Cluster:
-    cluster = Cluster.parse(f"{devices}x1:cpu")
-    if family not in families.SEQUENCES:
-        return cluster
-    return cluster.with_changes(software=replace(cluster.software, context_positions=1))
 
 
 def whole_stages(submeshes: tuple[DraftSubmesh, ...]) -> list[DraftStage]:

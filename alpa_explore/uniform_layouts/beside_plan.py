@@ -19,12 +19,16 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.layout import BASELINE, RECOMPUTATION, RECOMPUTED, Layout
+from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.executors import Executor
+from alpa_explore.graph import full_precision
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources, Running
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.report.text import plan_words
 from alpa_explore.plans.schedule_stages import planned_schedule
@@ -92,6 +96,9 @@ def _incomparable(layouts: Layouts, plan: Plan) -> str:
         return f"it is for {here}, the layouts for {there}"
     if here.device.software.name != there.device.software.name:
         return f"it is priced for {here.device.software.label}, the layouts for {there.device.software.label}"
+    dtype = full_precision(tensors_of(layouts.precision) or layouts.precision)
+    if (plan.model.precision, here.software.low_precision) != (dtype, there.software.low_precision):
+        return f"it computes in {precision_phrase(plan.model, here)}, the layouts in {layouts.precision}"
     if plan.global_batch != layouts.global_batch:
         return f"its global batch is {plan.global_batch:,}, theirs {layouts.global_batch:,}"
     if plan.model.tokens != plan.model.samples * layouts.sequence:
@@ -106,7 +113,7 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
         recompute = "full"
     devices = {stage.submesh for stage in plan.stages}
     layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
-    uses = [_degrees(plan, number) for number in range(len(plan.stages))]
+    uses = [_degrees(stage) for stage in plan.stages]
     if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len(set(uses)) > 1:
         return None, plan_words(plan)
     degrees = uses[0]
@@ -132,9 +139,8 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
     return layout, layout.words
 
 
-def _degrees(plan: Plan, number: int) -> StageDegrees | None:
+def _degrees(stage: PlanStage) -> StageDegrees | None:
     """The degrees of a stage; None where an axis has a use that no uniform layout has."""
-    stage = plan.stages[number]
     uses = axis_uses(stage)
     if not uses and stage.submesh != (1, 1):
         return None

@@ -15,7 +15,7 @@ from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.precisions import recipe_of, tensors_of
 from alpa_explore.errors import CancelledError, OptionError
 from alpa_explore.execution.executors import Executor
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import ProgressCallback, TaskCount
 from alpa_explore.graph import full_precision
 from alpa_explore.inter_op.options import check_like_nodes
 from alpa_explore.models.catalog import CatalogEntry, entry
@@ -161,17 +161,12 @@ class Question:
             raise next(iter(errors.values()))
         prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
-        began = said = time.monotonic()
-
-        def say(done: int) -> None:
-            if resources.progress is not None:
-                elapsed = time.monotonic() - began
-                resources.progress(Progress(pass_name="layouts", done=done, total=len(asked), elapsed_seconds=elapsed))
-
+        said, counter = time.monotonic(), TaskCount("layouts", len(asked), resources.progress)
         for number, layout in enumerate(asked):
             if number % tuning.SAYS_EVERY == 0:
                 now = time.monotonic()
-                say(number)
+                if number:
+                    counter.add(tuning.SAYS_EVERY)
                 if resources.cancel is not None and resources.cancel.is_set():
                     if not priced:
                         raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
@@ -180,7 +175,7 @@ class Question:
                     partial(self._layouts(cluster, priced, refused, whole=False))
                     said = now
             priced.append(prices.price(layout))
-        say(len(asked))
+        counter.add(len(asked) - counter.done)
         return self._layouts(cluster, priced, refused, whole=True)
 
     def on_faster_links(self, found: Layouts) -> PricedLayout | None:

@@ -206,7 +206,8 @@ def clusters_of(
     clusters = []
     for name in names:
         rack = rack_of(name)
-        each = devices_per_node or (8 if rack is None else min(rack.devices, tuning.RACK_USED))
+        usual = 8 if rack is None else min(rack.devices, tuning.RACK_USED)
+        each = usual if devices_per_node is None else devices_per_node
         suffix = "" if software is None else f"@{software}"
         clusters += [Cluster.parse(f"{count}x{each}:{name}{suffix}") for count in counts]
     return tuple(clusters)

@@ -20,7 +20,7 @@ from alpa_explore.baselines.layout import Layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Device, Submesh, logical_mesh
 from alpa_explore.errors import BatchError, CancelledError, OptionError
-from alpa_explore.execution.progress import Progress
+from alpa_explore.execution.progress import TaskCount
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.planner.resources import Resources
@@ -91,7 +91,7 @@ class Works:
             return self.structure
         if known_alone:
             raise _not_known("the structure of the model")
-        _say_capture(resources)
+        TaskCount("capture", 0, resources.progress)
         with resources.executor.preparing(), cancelled_by(resources.cancel):
             self.structure = captured_model(key)[1]
         if self.store is not None:
@@ -119,7 +119,7 @@ class Works:
         if known_alone:
             raise _not_known(f"{len(missing)} works")
         executor, cancel = resources.executor, resources.cancel
-        _say_capture(resources)
+        TaskCount("capture", 0, resources.progress)
         with executor.preparing(), cancelled_by(cancel):
             graphs = _graphs_of({source.key for source in missing})
         blocks = self.read_structure(resources).captured
@@ -192,11 +192,6 @@ def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], Capture
         return own_work(*task)
     except OptionError as error:  # of these degrees; others may be possible
         return error
-
-
-def _say_capture(resources: Resources) -> None:
-    if resources.progress is not None:
-        resources.progress(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
 
 
 def _not_known(what: str) -> CancelledError:

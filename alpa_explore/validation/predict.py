@@ -29,8 +29,6 @@ from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows, sid
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
-_SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf", "nanotron")
-"""Software whose default optimizer is ZeRO-1, for rows that do not say."""
 _FAULTY = "a fault of the software made its time"
 _SILENT = "its source does not say in which precision it ran"
 
@@ -124,12 +122,12 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         software=software,
     )
     precision, model, tensor = precision_of(row.precision), row.architecture, row.layout.tensor
-    words = padded_vocabulary(model.vocabulary, tensor, on.software)
+    profile = on.cluster.software
+    words = padded_vocabulary(model.vocabulary, tensor, profile.name)
     replicated = replace(model, kv_heads=max(model.kv_heads, tensor))
-    zero = row.zero_stage
     key = ModelKey(
         config=replicated.config(
-            row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=on.software
+            row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=profile.name
         ),
         micro_batch=row.layout.microbatch,
         dtype=precision.tensors,
@@ -138,16 +136,15 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
         predicted_ahead=model.predicted_ahead,
     )
     recompute = recomputed(row.recompute)[0]
-    layout = replace(
-        row.layout, zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero, recompute=recompute[0]
-    )
+    zero = int(profile.shards_optimizer) if row.zero_stage is None else row.zero_stage
+    layout = replace(row.layout, zero_stage=zero, recompute=recompute[0])
     kinds = [number % model.period for number in range(model.layers)]
     return RunRequest(
         key=key,
         on=on,
         cluster=on.cluster.in_precision(precision.recipe),
         layout=layout,
-        parts=pipeline_parts(model, kinds, layout, on.software),
+        parts=pipeline_parts(model, kinds, layout, profile.name),
         recompute=recompute,
         counts_reserve=driver_memory(row.source),
     )
@@ -156,8 +153,9 @@ def request_of(row: MeasuredRow, device: str | None = None, software: str | None
 def prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
     """A row and its price, as a run of the record, too."""
     precision, model, layout = precision_of(row.precision), row.architecture, row.layout
-    if idle := idle_ranks(model, layout.pipeline, on.software):
-        reason = f"{idle} of {layout.pipeline} stages get no part of the model, and {on.software} stops"
+    software = on.cluster.software.name
+    if idle := idle_ranks(model, layout.pipeline, software):
+        reason = f"{idle} of {layout.pipeline} stages get no part of the model, and {software} stops"
         price = replace(price, fits=False, reason=reason)
     peak = row.devices * on.cluster.device.peak(precision.tensors)
     measured = row.measured_seconds
@@ -168,7 +166,7 @@ def prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
             "recompute precision measured_seconds measured_bytes status",
         ),
         **row_of(layout, "micro_batch=microbatch microbatches virtual=chunks tensor pipeline data context expert"),
-        **row_of(on, "device software"),
+        **row_of(on.cluster, "device=device.name software=software.name"),
         sizes=model.sizes,
         experts=model.experts > 1,
         token_flops=model.flops(1, row.sequence),

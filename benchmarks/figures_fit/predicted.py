@@ -49,7 +49,8 @@ class PredictedRuns:
         self.runs = tuple(runs)
         machines: dict[tuple[str, str], list[int]] = {}
         for place, run in enumerate(self.runs):
-            machines.setdefault((run.machine.device, run.machine.software), []).append(place)
+            on = run.machine.cluster.device
+            machines.setdefault((on.name, on.software.name), []).append(place)
         self._groups = {machine: _group(self.runs, places) for machine, places in machines.items()}
 
     @property

@@ -8,11 +8,12 @@ these hardly differ with the figures of a device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
+from alpa_explore.cluster import Cluster
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
@@ -46,6 +47,15 @@ def works_of(
     priced, refused = priced_rows(tuple(rows), WorkReader(cache), processes=processes, progress=progress)
     runs = (RunWork(row=row, machine=a.on, work=work, layout=a.layout, parts=a.parts) for row, a, work in priced)
     return tuple(runs), refused
+
+
+def has_preset_rates(machine: Machine) -> bool:
+    """Whether a machine has the rates of its preset and profile. Runs on a variant (a power limit, slower memory or
+    links, no overlap of experts) tell nothing of these figures: a fit sets them, and would undo the variant."""
+    at = machine.cluster
+    known = Cluster.parse(f"1x1:{at.device.name}", software=at.software.name)
+    device = replace(at.device, memory_bytes=known.device.memory_bytes)
+    return (device, at.inside_node) == (known.device, known.inside_node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,20 @@ def test_a_listener_takes_nothing_from_a_stranger_and_a_closed_port_is_named() -
         assert worker_side.transfer("127.0.0.1", port, secret) == {"fault": "connection refused"}
 
 
+def test_a_transfer_that_is_not_answered_says_which_time_limit_it_had(monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "STALL_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sent = worker_side.transfer("127.0.0.1", silent.getsockname()[1], b"x" * worker_side.SECRET_BYTES)
+    assert str(sent["fault"]).startswith("no answer within 1 s")
+
+
+def test_the_free_memory_of_a_container_is_what_its_processes_left(monkeypatch) -> None:
+    monkeypatch.setattr(worker_side, "available_bytes", lambda: 2**20)
+    assert worker_side.describe()["free_bytes"] == 2**20
+    monkeypatch.setattr(worker_side, "available_bytes", lambda: None)
+    assert 2**20 < worker_side.describe()["free_bytes"] <= worker_side.describe()["memory_bytes"]
+
+
 SRUN = """#!/usr/bin/env bash
 # A node that is this machine.
 while [[ $1 == --* ]]; do shift; done

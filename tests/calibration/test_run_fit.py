@@ -17,13 +17,13 @@ from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork, Recomputed
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.run_price import price_run
-from alpa_explore.validation.runs.machines import Machine
+from alpa_explore.validation.runs.machines import Machine, machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 from benchmarks.figures_fit.figures import DEVICES, Figure, Place, all_figures, at_start
 from benchmarks.figures_fit.predicted import PredictedRuns
 from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
 from benchmarks.figures_fit.stored import overlaid, stored_values, write_figures
-from benchmarks.figures_fit.works import RunWork, works_of
+from benchmarks.figures_fit.works import RunWork, has_preset_rates, works_of
 
 DATA = Path(__file__).parents[1] / "validation" / "data"
 FIGURES = all_figures()
@@ -70,7 +70,7 @@ def made_up(row: MeasuredRow, device: str, software: str, tokens: int, hidden: i
     cluster = Cluster.parse(f"1x1:{device}", software=software)
     return RunWork(
         row=row,
-        machine=Machine(cluster=cluster, device=device, software=software),
+        machine=Machine(cluster=cluster),
         work=work,
         layout=Layout(microbatches=microbatches),
         parts=((1, 24, 1),),
@@ -96,6 +96,14 @@ def chosen(*names: str) -> tuple[Figure, ...]:
 def fit(figures: Sequence[Figure], runs: list[RunWork], true: dict[str, float]) -> FiguresFit:
     predicted = PredictedRuns(figures, runs)
     return fit_figures(predicted, predicted.seconds(true), np.full(len(runs), 0.02), at_start(tuple(figures)))
+
+
+def test_runs_on_a_variant_of_a_preset_are_not_fitted_to() -> None:
+    named = [("H100-80GB", ""), ("H200-141GB", ""), ("GH200-96GB", ""), ("GB200", ""), ("H100-SXM5-700W", "")]
+    variants = [("H100-96GB-HBM2e-500W", ""), ("A800-80GB", ""), ("H100", "without EP overlap")]
+    for machines, told in ((named, True), (variants, False)):
+        for gpu_type, note in machines:
+            assert has_preset_rates(machine(gpu_type, "megatron", 16, 8, note=note)) is told, gpu_type
 
 
 def test_made_up_figures_are_found_again(runs: list[RunWork]) -> None:
@@ -154,7 +162,7 @@ def test_earlier_releases_share_all_figures_but_those_of_experts() -> None:
 
 def test_runs_of_one_device_do_not_decide_on_another(runs: list[RunWork]) -> None:
     true = {"a100.matmul_efficiency": 0.7, "h100.matmul_efficiency": 0.6}
-    found = fit(chosen(*true), [run for run in runs if run.machine.device == "h100"], true)
+    found = fit(chosen(*true), [run for run in runs if run.machine.cluster.device.name == "h100"], true)
     assert found.values["h100.matmul_efficiency"] == pytest.approx(0.6, rel=0.01)
     assert found.values["a100.matmul_efficiency"] == BY_NAME["a100.matmul_efficiency"].start
 

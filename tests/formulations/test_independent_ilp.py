@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.errors import SolverError
+from alpa_explore.formulations.comparison import StageInstance
 from alpa_explore.formulations.independent_ilp import labels_of, solve_independent
 from alpa_explore.formulations.methods import keep_one_axis, polish, repair
 from alpa_explore.intra_op.bounds.messages import is_legal
@@ -31,7 +32,8 @@ def tiny_block():
 
 def solve_axes(stage, shape, inverse_b):
     built, problem = on_mesh(stage, shape, inverse_b)
-    answer = solve_independent(stage, built.model, inverse_b=inverse_b)
+    model = built.model
+    answer = solve_independent(StageInstance(stage=stage, device=model.device, mesh=model.mesh, inverse_b=inverse_b))
     nodes = node_options(built)
     return built, problem, nodes, answer, labels_of(nodes, answer.options)
 

@@ -55,6 +55,9 @@ def test_a_stored_weight_can_be_pinned_and_kept_small(plan):
     assert whole.extra_seconds >= -1e-12
     assert quarter.extra_seconds >= -1e-12
     assert not ax.what_if(plan, 0).changed, "without a spec constraint nothing changes"
+    for wrong in ("a quarter", None, True):
+        with pytest.raises(OptionError, match="is no number"):
+            ax.what_if(plan, 0, pin={weight: {"max_share": wrong}})
 
 
 def names(plan):

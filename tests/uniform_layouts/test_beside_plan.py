@@ -17,7 +17,8 @@ from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cluster import Cluster
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Running
-from alpa_explore.uniform_layouts.beside_plan import best_layout, faster_layout, plan_of_layout
+from alpa_explore.uniform_layouts.beside_plan import best_layout, faster_layout, plan_beside, plan_of_layout
+from alpa_explore.uniform_layouts.report import layouts_sentence
 
 MODEL, CLUSTER, B, BATCH = "llama-tiny", "1x4:h100", 4, 64
 PLAN = ["plan", MODEL, "--cluster", CLUSTER, "-B", str(B), "--global-batch", str(BATCH), "--precision", "bf16"]
@@ -36,6 +37,16 @@ def layouts() -> Any:
 def at(plan: ax.Plan, seconds: float) -> ax.Plan:
     """The plan, as if an iteration took so long."""
     return replace(plan, predicted=replace(plan.predicted, iteration_seconds=seconds))
+
+
+@pytest.mark.slow
+def test_a_plan_is_not_compared_with_layouts_of_another_precision(plan: ax.Plan, layouts: Any) -> None:
+    assert plan_beside(layouts, plan).gain is not None
+    of_fp8 = replace(layouts, precision="fp8", cluster=layouts.cluster.in_precision("fp8"))
+    lower = plan_beside(of_fp8, plan)
+    assert lower.gain is None
+    assert "it computes in bfloat16, the layouts in fp8" in layouts_sentence(of_fp8, lower)
+    assert plan_beside(replace(layouts, precision="fp16"), plan).incomparable
 
 
 @pytest.mark.slow

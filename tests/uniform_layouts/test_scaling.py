@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.errors import ClusterError, OptionError, UnknownNameError
 from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
 from alpa_explore.uniform_layouts.scaling import Scaling, checked_prices, clusters_of, with_prices
 
@@ -113,6 +113,8 @@ def test_clusters_are_those_of_each_device_by_nodes() -> None:
         clusters_of(("h1000",), (1,))
     with pytest.raises(OptionError, match="numbers of nodes"):
         clusters_of(("h100",), (0,))
+    with pytest.raises(ClusterError):
+        clusters_of(("h100",), (1,), devices_per_node=0)
 
 
 @pytest.mark.parametrize("price", [0, -1.0, float("nan"), float("inf"), "two", True])

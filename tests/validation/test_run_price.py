@@ -36,7 +36,7 @@ CLUSTER = Cluster.parse("1x8:h100", software="megatron")
 def run(tensor: int, expert: int, expert_tensor: int, context: int = 1) -> RunRequest:
     return RunRequest(
         key=ModelKey(config=CONFIG, micro_batch=1, dtype="bfloat16", routed=True),
-        on=Machine(cluster=CLUSTER, device="h100", software="megatron"),
+        on=Machine(cluster=CLUSTER),
         cluster=CLUSTER,
         layout=Layout(
             tensor=tensor,

@@ -26,7 +26,7 @@ def prediction(predicted: float, measured: float | None, **changes: object) -> P
     fields = {"measured_seconds": measured, "measured_bytes": None, **changes}
     fields["layout"] = replace(BASE.layout, **degrees)  # type: ignore[arg-type]  # as below
     row = replace(BASE, **fields)  # type: ignore[arg-type]  # values of any field
-    on = Machine(cluster=Cluster.parse("1x8:h100@nanotron"), device="h100", software="nanotron")
+    on = Machine(cluster=Cluster.parse("1x8:h100@nanotron"))
     return predicted_run(row, on, RunPrice(seconds=predicted, bytes=size, fits=fits))
 
 

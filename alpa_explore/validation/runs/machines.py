@@ -71,10 +71,6 @@ class Machine:
 
     cluster: Cluster
     """With the software of the run."""
-    device: str
-    """Name of the preset."""
-    software: str
-    """Name of the profile."""
     notes: tuple[str, ...] = ()
     """Names of the source in whose place the nearest is priced."""
 
@@ -128,7 +124,7 @@ def machine(
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
     notes = tuple(near.note for near in (on, runs) if near.note)
-    return Machine(cluster=cluster, device=cluster.device.name, software=profile, notes=notes)
+    return Machine(cluster=cluster, notes=notes)
 
 
 def _slower(cluster: Cluster, on: Near) -> Cluster:

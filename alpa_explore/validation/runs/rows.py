@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
@@ -65,7 +66,8 @@ class Row:
     """What is known of every row of a file."""
 
     file: str
-    """Name of the file without folder and suffix: the source under which rows are scored."""
+    """Name of the file without suffix, and without folder unless two have the same name: the source under which rows
+    are scored."""
     line: int
     """Of the file; the header is line 1."""
     model: str = ""
@@ -153,8 +155,10 @@ def read_rows(paths: Iterable[str | Path]) -> Rows:
     measured: list[MeasuredRow] = []
     refused: list[RefusedRow] = []
     ignored: list[str] = []
-    for path in paths:
-        rows, unknown = _read_file(path)
+    files = [Path(path) for path in paths]
+    stems = Counter(path.stem for path in files)
+    for path in files:
+        rows, unknown = _read_file(path, path.stem if stems[path.stem] == 1 else str(path.with_suffix("")))
         if unknown:
             names = ", ".join(f"{name!r:.60}" for name in unknown[:6]) + ", …" * (len(unknown) > 6)
             ignored.append(f"{path}: columns that are not known here, and ignored: {names}")
@@ -166,8 +170,8 @@ def read_rows(paths: Iterable[str | Path]) -> Rows:
     return Rows(measured=tuple(measured), refused=tuple(refused), ignored=tuple(ignored))
 
 
-def _read_file(path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
-    """The rows, and the columns that are not known."""
+def _read_file(path: Path, file: str) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
+    """The rows, of a source that is called `file`, and the columns that are not known."""
     try:
         text = read_table(path, _MOST_BYTES, _MOST_LINE, "utf-8-sig")
     except (OSError, ValueError) as error:
@@ -177,7 +181,7 @@ def _read_file(path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[s
         ) from error
     lines = csv.reader(io.StringIO(text, newline=""))
     try:
-        return _read_lines(lines, path)
+        return _read_lines(lines, path, file)
     except csv.Error as error:
         raise OptionError(
             "The file of runs is not valid CSV",
@@ -186,9 +190,9 @@ def _read_file(path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[s
         ) from error
 
 
-def _read_lines(lines: CsvReader, path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
+def _read_lines(lines: CsvReader, path: Path, file: str) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
     header = [name.strip() for name in next(lines, [])]
-    vtrain, file = is_vtrain(header), Path(path).stem
+    vtrain = is_vtrain(header)
     if len(known_columns(header)) < 2:
         raise OptionError(
             "The file of runs lacks columns",

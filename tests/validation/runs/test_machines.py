@@ -79,7 +79,7 @@ def test_torchtitan_without_compilation_has_its_own_profile() -> None:
 def test_a_device_near_a_known_one_is_priced_as_that_with_a_note(gpu_type, preset, memory, share) -> None:
     on = machine(gpu_type, "megatron", 16, 8)
     known = machine(preset, "megatron", 16, 8)
-    assert (on.device, known.notes) == (preset, ())
+    assert (on.cluster.device.name, known.notes) == (preset, ())
     (note,) = on.notes
     assert note.startswith(f"{gpu_type} is priced as {preset}, the nearest device that is known")
     assert on.cluster.device.memory_bytes == (memory * 10**9 if memory else known.cluster.device.memory_bytes)
@@ -97,7 +97,7 @@ def test_longer_names_of_a_known_device_need_no_note(gpu_type: str) -> None:
 )
 def test_software_near_a_known_one_is_priced_as_that_with_a_note(framework: str, profile: str) -> None:
     on = machine("H100", framework, 8, 8)
-    assert (on.software, on.notes) == (
+    assert (on.cluster.software.name, on.notes) == (
         profile,
         (f"{framework} is priced as {profile}, the nearest software that is known",),
     )
@@ -157,7 +157,7 @@ def test_the_network_of_a_smaller_node_is_its_devices_share() -> None:
 
 def test_overrides_win_over_the_rows_names() -> None:
     made = machine("MI300X", "ColossalAI", 8, 8, device="h200", software="torchtitan")
-    assert (made.device, made.software, made.cluster.software.name) == ("h200", "torchtitan", "torchtitan")
+    assert (made.cluster.device.name, made.cluster.software.name) == ("h200", "torchtitan")
 
 
 def test_the_kind_of_a_model_follows_from_its_name_and_else_from_its_mlp() -> None:
@@ -185,8 +185,8 @@ def test_a_run_of_mlperf_on_nvidias_devices_has_nvidias_implementation(
     gpu_type: str, framework: str, profile: str
 ) -> None:
     of = "mlcommons/training_results_v5.1 Cisco/results/hpf_n16/llama31_8b @441d65f4"
-    assert machine(gpu_type, framework, 8, 8, source=of).software == profile
-    assert machine(gpu_type, framework, 8, 8, source=of, software="fsdp").software == "fsdp"
+    assert machine(gpu_type, framework, 8, 8, source=of).cluster.software.name == profile
+    assert machine(gpu_type, framework, 8, 8, source=of, software="fsdp").cluster.software.name == "fsdp"
 
 
 def test_a_lower_power_limit_and_slower_memory_in_a_name_lower_the_rates() -> None:

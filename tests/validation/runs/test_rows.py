@@ -36,6 +36,14 @@ def read(folder: Path, *rows: dict[str, str]) -> list[MeasuredRow | RefusedRow]:
     return sorted((*found.measured, *found.refused), key=lambda row: row.line)
 
 
+def test_files_of_one_name_in_two_folders_are_two_sources(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        read(tmp_path / name, {})
+    rows = read_rows([tmp_path / "a" / "runs.csv", tmp_path / "b" / "runs.csv"]).measured
+    assert [row.file for row in rows] == [str(tmp_path / "a" / "runs"), str(tmp_path / "b" / "runs")]
+
+
 def only(folder: Path, **changes: str) -> MeasuredRow:
     (row,) = read(folder, changes)
     assert isinstance(row, MeasuredRow), row
