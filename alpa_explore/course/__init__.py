@@ -11,7 +11,7 @@
     points("03")               the points of a lesson: a number, which nbgrader reads
 
 kinds       kinds of answers: number, choice, items, words; how each is read, compared and shown
-definition  an exercise: its numbers, truth, mistakes and texts, from a table of a file
+definition  an exercise for a student: its numbers, truth, mistakes and texts, from a table of a file
 examples    what lessons and exercises share: plans and graphs, a model of a few blocks, an MLP as a sharding problem
 exercises   the exercises: files of tables, and beside each a module whose names they use
 coding      functions to write, as text files; their checks; the process in which a solution runs

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections.abc import Callable
+from functools import wraps
 from html import escape
+from typing import Any
 
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card, Fold, text_html
@@ -12,14 +15,12 @@ from alpa_explore.course.coding.sandbox import check_solution
 from alpa_explore.course.coding.task import CodingTask, task_of, tasks
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Choice, Number, Refusal
-from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of, grade, numbers_of, truth_of
+from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of, for_student, grade
 from alpa_explore.course.students import Student
 from alpa_explore.errors import UnknownNameError
 
 NEAR = 0.1
 """Relative distance up to which a guess was good."""
-
-
 TRIES = 3
 """Wrong solutions of a coding task after which one is shown."""
 
@@ -41,84 +42,86 @@ def student(name: object = students.EVERYBODY) -> Card:
     solved = sum(who.of(key).solved for key in EXERCISES)
     who.save()
     kept = "" if who.kept else " Progress is kept in this session only: the user's folder cannot be written."
-    return Card(
-        look="plain",
-        title=f"Student {who.name}",
-        text=f"{solved} of {len(EXERCISES)} exercises are solved. The numbers of all exercises are drawn for this "
-        f"name.{kept}",
-    )
+    counts = f"{solved} of {len(EXERCISES)} exercises are solved."
+    text = f"{counts} The numbers of all exercises are drawn for this name.{kept}"
+    return Card("plain", f"Student {who.name}", text)
 
 
+def _answers_to_a_name(call: Callable[..., Card]) -> Callable[..., Card]:
+    """A function that says which names are near one that is not known."""
+
+    @wraps(call)
+    def answered(*arguments: Any, **named: Any) -> Card:
+        try:
+            return call(*arguments, **named)
+        except UnknownNameError as error:
+            return Card("hint", f"{error.what}: {error.found}", error.remedy)
+
+    return answered
+
+
+@_answers_to_a_name
 def exercise(name: object, answer: object = ..., *more: object) -> Card:
     """Show an exercise, or grade an answer to it.
 
     `name` is lesson and number, such as "03.1". Without an answer, or with `...`, the question is shown with the
     numbers of this student. `more` are further items of an answer that is a list.
     """
-    try:
-        asked = exercise_of(name)
-    except UnknownNameError as error:
-        return _unknown(error)
     who = students.current()
+    asked = for_student(exercise_of(name), who.name)
+    attempts = who.of(asked.id)
     if answer is ... or answer is None:
-        return _question(asked, who)
-    verdict = grade(asked, who.name, (answer, *more) if more else answer)
+        title = f"{asked.id} {asked.title} · {asked.grade}{' (solved)' if attempts.solved else ''}"
+        calls = f"`exercise({asked.id!r}, …)`. `hint({asked.id!r})` helps, `solution({asked.id!r})` tells."
+        return Card("question", title, f"{question_text(asked)}\n\nAnswer with {asked.kind.asks}: {calls}")
+    verdict = grade(asked, (answer, *more) if more else answer)
     if verdict.state != "hint":
-        attempts = who.of(asked.id)
         attempts.tries += not attempts.solved
         attempts.solved |= verdict.state == "right"
         attempts.wrong = verdict.value if verdict.state == "wrong" else None
         who.save()
     text = f"{verdict.text} `hint({asked.id!r})` helps." if verdict.state == "wrong" else verdict.text
     words = {"right": "right", "wrong": "not yet", "hint": "not marked"}[verdict.state]
-    return Card(look=verdict.state, title=f"{asked.id} {asked.title}: {words}", text=text.strip())
+    return Card(verdict.state, f"{asked.id} {asked.title}: {words}", text.strip())
 
 
+@_answers_to_a_name
 def hint(name: object) -> Card:
     """What was overlooked in the last answer, if it was wrong, and the next hint; after the last one, all of them."""
-    try:
-        asked = exercise_of(name)
-    except UnknownNameError as error:
-        return _unknown(error)
     who = students.current()
-    numbers = numbers_of(asked, who.name)
-    attempts, hints = who.of(asked.id), asked.hints(numbers)
+    asked = for_student(exercise_of(name), who.name)
+    attempts, hints = who.of(asked.id), asked.hints
     attempts.hints = min(attempts.hints + 1, len(hints))
     who.save()
     shown = [f"{place}. {text}" for place, text in enumerate(hints[: attempts.hints], start=1)]
-    if attempts.wrong is not None and (verdict := grade(asked, who.name, attempts.wrong)).state == "wrong":
-        shown.insert(
-            0, f"Your last answer, {asked.kind(numbers).show(verdict.value)}: {verdict.text or 'it is another.'}"
-        )
+    if attempts.wrong is not None and (verdict := grade(asked, attempts.wrong)).state == "wrong":
+        said = verdict.text or "it is another."
+        shown.insert(0, f"Your last answer, {asked.kind.show(verdict.value)}: {said}")
     more = f"`hint({asked.id!r})` again shows the next one." if attempts.hints < len(hints) else "That was the last."
-    return Card(look="hint", title=f"{asked.id} {asked.title}: hints", text="\n\n".join([*shown, more]))
+    return Card("hint", f"{asked.id} {asked.title}: hints", "\n\n".join([*shown, more]))
 
 
+@_answers_to_a_name
 def solution(name: object) -> Card:
     """The solution of an exercise with the numbers of this student, behind a fold."""
-    try:
-        asked = exercise_of(name)
-    except UnknownNameError as error:
-        return _unknown(error)
-    shown = Fold(summary="Show the solution", text=solution_text(asked, students.current().name))
-    return Card(look="solution", title=f"{asked.id} {asked.title}: solution", text="", folds=[shown])
+    asked = for_student(exercise_of(name), students.current().name)
+    shown = Fold("Show the solution", solution_text(asked))
+    return Card("solution", f"{asked.id} {asked.title}: solution", "", folds=[shown])
 
 
-def solution_text(asked: Exercise, seed: str) -> str:
+def solution_text(asked: Exercise) -> str:
     """The answer, why it is right, and the code that computes it."""
-    numbers, truth = numbers_of(asked, seed), truth_of(asked, seed)
-    shown = asked.kind(numbers).show(truth)
-    return f"**Answer: {shown}**\n\n{asked.why(numbers, truth)}\n\n```\n{asked.code(numbers)}```"
+    return f"**Answer: {asked.kind.show(asked.truth)}**\n\n{asked.why}\n\n```\n{asked.code}```"
 
 
-def question_text(asked: Exercise, seed: str) -> str:
-    """The question, its options, and what kind of answer it wants."""
-    numbers = numbers_of(asked, seed)
-    kind = asked.kind(numbers)
+def question_text(asked: Exercise) -> str:
+    """The question, and its options."""
+    kind = asked.kind
     options = "\n\n" + "\n".join(f"- {line}" for line in kind.lines) if isinstance(kind, Choice) else ""
-    return f"{asked.question(numbers)}{options}"
+    return f"{asked.question}{options}"
 
 
+@_answers_to_a_name
 def task(name: object = ..., solution: object = ...) -> Card:
     """Show a coding task, or check a solution to it: the function itself, or its code as text.
 
@@ -128,25 +131,16 @@ def task(name: object = ..., solution: object = ...) -> Card:
     who = students.current()
     if name is ... or name is None:
         lines = [f"- {t.lesson}: `{t.name}`{' ✓' * who.of(t.name).solved}, {t.title}" for t in tasks().values()]
-        return Card(look="plain", title="Coding tasks", text="\n".join(lines))
-    try:
-        asked = task_of(name)
-    except UnknownNameError as error:
-        return _unknown(error)
+        return Card("plain", "Coding tasks", "\n".join(lines))
+    asked = task_of(name)
     if solution is ... or solution is None:
         call = f"Write it in a cell of its own, then `task({asked.name!r}, {asked.function})` runs it."
-        code = f"```\n{asked.starter}\n```"
-        return Card(
-            look="question", title=f"{asked.lesson} {asked.title}", text=f"{asked.statement}\n\n{code}\n\n{call}"
-        )
+        text = f"{asked.statement}\n\n```\n{asked.starter}\n```\n\n{call}"
+        return Card("question", f"{asked.lesson} {asked.title}", text)
     code = _code_of(solution)
     if not code:
-        return Card(
-            look="hint",
-            title=f"{asked.title}: not checked",
-            text=f"Give the function, `task({asked.name!r}, {asked.function})`, or its code as text. Of one that "
-            "was not written in a cell or a file there is no code.",
-        )
+        text = f"Give the function, `task({asked.name!r}, {asked.function})`, or its code as text. Of one that was not "
+        return Card("hint", f"{asked.title}: not checked", f"{text}written in a cell or a file there is no code.")
     return _checked(asked, code, who)
 
 
@@ -169,9 +163,9 @@ def _checked(asked: CodingTask, code: str, who: Student) -> Card:
     if found.printed:
         text += f"\n\nIt printed:\n\n```\n{found.printed}\n```"
     shown = found.right or attempts.tries >= TRIES
-    folds = [Fold(summary="One way to write it", text=f"```\n{asked.right}\n```")] if shown else []
+    folds = [Fold("One way to write it", f"```\n{asked.right}\n```")] if shown else []
     words = "right" if found.right else "not yet"
-    return Card(look="right" if found.right else "wrong", title=f"{asked.title}: {words}", text=text, folds=folds)
+    return Card("right" if found.right else "wrong", f"{asked.title}: {words}", text, folds=folds)
 
 
 def points(lesson: object) -> Points | Card:
@@ -180,11 +174,8 @@ def points(lesson: object) -> Points | Card:
     asked = exercises_of(str(lesson))
     if not asked:
         lessons = dict.fromkeys(e.lesson for e in EXERCISES.values())
-        return Card(
-            look="hint",
-            title=f"There is no lesson {str(lesson)!r} with exercises",
-            text=f"Known: {', '.join(lessons)}.",
-        )
+        title = f"There is no lesson {str(lesson)!r} with exercises"
+        return Card("hint", title, f"Known: {', '.join(lessons)}.")
     made = Points(sum(e.points for e in asked if who.of(e.id).solved))
     made.lesson, made.possible = str(lesson), sum(e.points for e in asked)
     return made
@@ -198,33 +189,17 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
     kind = Number(unit=unit, tolerance=NEAR)
     shown = f"{what} is {kind.show(truth)}."
     if guess is ... or guess is None:
+        folds = [Fold("Show it without a guess", shown)]
+        data = {"truth": repr(float(truth)), "unit": unit, "shown": shown}
         return Card(
-            look="plain",
-            title=f"{what}: guess first",
-            text="A number is remembered that surprised you.",
-            folds=[Fold(summary="Show it without a guess", text=shown)],
-            data={"truth": repr(float(truth)), "unit": unit, "shown": shown},
+            "plain", f"{what}: guess first", "A number is remembered that surprised you.", folds=folds, data=data
         )
     value = kind.read(guess)
     if isinstance(value, Refusal):
-        return Card(look="hint", title="Not a guess of this kind", text=value.hint)
+        return Card("hint", "Not a guess of this kind", value.hint)
     if slip := kind.slip(value, truth):
-        return Card(look="hint", title="Another unit", text=slip.replace("This exercise asks for", "Guess"))
+        return Card("hint", "Another unit", slip.replace("This exercise asks for", "Guess"))
+    own = f"Your guess: {kind.show(value)}."
     if kind.same(value, truth):
-        return Card(look="right", title=f"You guessed well. {shown}", text=f"Your guess: {kind.show(value)}.")
-    return Card(look="plain", title=shown, text=f"Your guess: {kind.show(value)}. {kind.side(value, truth)}")
-
-
-def _question(asked: Exercise, who: Student) -> Card:
-    kind = asked.kind(numbers_of(asked, who.name))
-    solved = " (solved)" if who.of(asked.id).solved else ""
-    return Card(
-        look="question",
-        title=f"{asked.id} {asked.title} · {asked.grade}{solved}",
-        text=f"{question_text(asked, who.name)}\n\nAnswer with {kind.asks}: `exercise({asked.id!r}, …)`. "
-        f"`hint({asked.id!r})` helps, `solution({asked.id!r})` tells.",
-    )
-
-
-def _unknown(error: UnknownNameError) -> Card:
-    return Card(look="hint", title=f"{error.what}: {error.found}", text=error.remedy)
+        return Card("right", f"You guessed well. {shown}", own)
+    return Card("plain", shown, f"{own} {kind.side(value, truth)}")

@@ -30,7 +30,7 @@ _BOLD = re.compile(r"\*\*(\S[^*]*)\*\*")
 _STRESS = re.compile(r"\*(\w[^*]*)\*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fold:
     """A part of a card that is closed until it is asked for; a terminal shows it at the end."""
 
@@ -38,15 +38,15 @@ class Fold:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Card:
     """A title, a text, and parts behind a fold."""
 
     look: Look
     title: str
     text: str
-    folds: Sequence[Fold] = ()
-    data: Mapping[str, str] = field(default_factory=dict)
+    folds: Sequence[Fold] = field(default=(), kw_only=True)
+    data: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     """For the script of the website: data attributes."""
 
     def _repr_html_(self) -> str:

@@ -3,7 +3,8 @@
 To write one: draw numbers, compute the truth, and list the answers that people give by mistake, each with its reason.
 
     draw, until                expressions: the numbers `n` of a student, by `choice`, `randint` and others of `random`;
-                               they are drawn again until this holds
+                               several have names, `drawn(devices=choice((2, 4)), …)`, or are a value of the module.
+                               They are drawn again until this holds
     kind, truth, holds         the kind of answer; the right answer, computed by the library, in less than two seconds,
                                if possible; whether the premise holds
     title, premise             the premise says what the question takes for granted: 'delta changes the cuts'
@@ -26,15 +27,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from alpa_explore import units
 from alpa_explore.course.kinds import Choice, Items, Kind, Number
 from alpa_explore.templates import computed, filled, joined
 
-_KNOWN = {one.__name__.rpartition(".")[2]: one for one in (math, units, pairwise, product, Choice, Items, Number)}
+_KNOWN: dict[str, Any] = {"math": math, "units": units, "pairwise": pairwise, "product": product}
+_KNOWN |= {"Choice": Choice, "Items": Items, "Number": Number, "drawn": SimpleNamespace}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +51,17 @@ class Mistake:
 
 
 class Exercise:
-    """A question of the course."""
+    """A question of the course with the numbers of a student, the same on every machine."""
 
-    def __init__(self, key: str, table: Mapping[str, Any], names: Mapping[str, Any]) -> None:
-        """`key` is lesson and number, '06.2'; `names` are those of the module of the lesson."""
+    def __init__(self, key: str, table: Mapping[str, Any], names: Mapping[str, Any], seed: str) -> None:
+        """`key` is lesson and number, '06.2'; `names` are those of the module of the lesson, `seed` the student."""
         self.id = key
         self.points = 1
+        self.source = table, names
         self._said: dict[str, Any] = {name: said if name == "code" else joined(said) for name, said in table.items()}
-        self._names = {**names, **_KNOWN}
+        self._names, self._seed = {**names, **_KNOWN}, seed
         self.title: str = self._said["title"]
         self.premise: str = self._said["premise"]
-        self._values: Mapping[str, str] = self._said.get("values", {})
 
     @property
     def lesson(self) -> str:
@@ -70,55 +74,68 @@ class Exercise:
         lines = [line for line in self._said["code"].splitlines() if line and not line.startswith(("from ", "import "))]
         return "one step" if len(lines) == 1 else "several steps"
 
-    def numbers(self, seed: str) -> Any:
-        """The numbers of a student; the same on every machine."""
-        random = Random(f"{seed}/{self.id}")
+    @cached_property
+    def numbers(self) -> Any:
+        """Those of the student."""
+        random = Random(f"{self._seed}/{self.id}")
         names = {**self._names, "random": random, "choice": random.choice, "randint": random.randint}
         while True:
             n = computed(self._said["draw"], names)
             if computed(self._said.get("until", "True"), {**names, "n": n}):
                 return n
 
-    def kind(self, n: Any) -> Kind:
+    @cached_property
+    def kind(self) -> Kind:
         """The kind of its answer."""
-        kind: Kind = computed(self._said["kind"], {**self._names, "n": n})
+        kind: Kind = self._computed("kind")
         return kind
 
-    def truth(self, n: Any) -> Any:
+    @cached_property
+    def truth(self) -> Any:
         """The right answer."""
-        return computed(self._said["truth"], {**self._names, "n": n})
+        return self._computed("truth")
 
-    def holds(self, n: Any) -> bool:
+    @property
+    def holds(self) -> bool:
         """Whether the premise holds."""
-        return bool(computed(self._said["holds"], {**self._names, "n": n}))
+        return bool(self._computed("holds"))
 
-    def question(self, n: Any) -> str:
+    @property
+    def question(self) -> str:
         """What is asked."""
-        return self._filled(self._said["question"], n=n)
+        return self._filled(self._said["question"])
 
-    def why(self, n: Any, truth: Any) -> str:
-        """Why this is the answer."""
-        return self._filled(self._said["why"], n=n, truth=truth)
+    @property
+    def hints(self) -> list[str]:
+        """In steps."""
+        return [self._filled(hint) for hint in self._said["hints"]]
 
-    def mistakes(self, n: Any, truth: Any) -> list[Mistake]:
+    @property
+    def code(self) -> str:
+        """Python that sets `answer` to the right answer."""
+        return self._filled(self._said["code"])
+
+    @property
+    def why(self) -> str:
+        """Why the truth is the answer."""
+        return self._filled(self._said["why"], truth=self.truth)
+
+    @property
+    def mistakes(self) -> list[Mistake]:
         """The wrong answers that are explained, at least one."""
-        given, kind = {"n": n, "truth": truth}, self.kind(n)
-        known, found = [truth], list[Mistake]()
+        given = {"n": self.numbers, "truth": self.truth}
+        known, found = [self.truth], list[Mistake]()
         for one in self._said["mistakes"]:
             expression = one["answers"] if "answers" in one else f"[{one['answer']}]"
-            for answer in computed(expression, {**self._names, **given}, self._values):
-                if answer is not None and not any(kind.same(kind.read(answer), other) for other in known):
+            for answer in computed(expression, {**self._names, **given}, self._said.get("values")):
+                if answer is not None and not any(self.kind.same(self.kind.read(answer), other) for other in known):
                     known.append(answer)
-                    found.append(Mistake(answer=answer, reason=self._filled(one["reason"], **given, answer=answer)))
+                    reason = self._filled(one["reason"], truth=self.truth, answer=answer)
+                    found.append(Mistake(answer=answer, reason=reason))
         return found
 
-    def hints(self, n: Any) -> list[str]:
-        """In steps."""
-        return [self._filled(hint, n=n) for hint in self._said["hints"]]
-
-    def code(self, n: Any) -> str:
-        """Python that sets `answer` to the right answer."""
-        return self._filled(self._said["code"], n=n)
+    def _computed(self, name: str) -> Any:
+        return computed(self._said[name], {**self._names, "n": self.numbers})
 
     def _filled(self, template: str, **given: Any) -> str:
-        return filled(template, {**self._names, **given}, self._values)
+        return filled(template, {**self._names, "n": self.numbers, **given}, self._said.get("values"))

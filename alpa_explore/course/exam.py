@@ -14,7 +14,7 @@ from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Choice
 from alpa_explore.course.lessons.sync import weeks
-from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of
+from alpa_explore.course.registry import EXERCISES, for_student
 from alpa_explore.errors import OptionError
 from alpa_explore.store.write import write_text
 
@@ -32,19 +32,19 @@ def write_exam(folder: Path, lessons: Sequence[str], seeds: Sequence[str]) -> li
             raise OptionError(
                 "A seed is part of the name of a file", found=repr(seed), remedy="Use letters, digits, - and _."
             )
-    asked = [exercise for exercise in EXERCISES.values() if exercise.lesson in lessons]
     coding = [task for task in tasks().values() if task.lesson in lessons]
     essays = [week for week in weeks() if set(week.lessons) & set(lessons)]
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for seed in seeds:
+        asked = [for_student(exercise, seed) for exercise in EXERCISES.values() if exercise.lesson in lessons]
         count = f"{len(asked)} questions, {len(coding)} functions to write and {len(essays)} essays"
         head = f"{count}. The numbers are those of student({seed!r})."
-        questions = [f"# Questions {seed}\n\n{head}", *(_question(exercise, seed) for exercise in asked)]
+        questions = [f"# Questions {seed}\n\n{head}", *map(_question, asked)]
         questions += [f"## {t.lesson} {t.title} (2 points)\n\n{t.statement}\n\n```\n{t.starter}\n```" for t in coding]
         questions += [f"## Essay (3 points)\n\n{week.essay}" for week in essays]
         answers = [f"# Answers {seed}\n\n{head} Not for students."]
-        answers += [f"## {e.id} {e.title}\n\n{solution_text(e, seed).strip()}{_mistakes(e, seed)}" for e in asked]
+        answers += [f"## {e.id} {e.title}\n\n{solution_text(e).strip()}{_mistakes(e)}" for e in asked]
         answers += [f"## {t.lesson} {t.title}\n\n```\n{t.right}\n```" for t in coding]
         answers += [f"## Essay\n\n{week.essay}\n\nA good essay: {week.answer}" for week in essays]
         for name, parts in (("questions", questions), ("answers", answers)):
@@ -53,15 +53,14 @@ def write_exam(folder: Path, lessons: Sequence[str], seeds: Sequence[str]) -> li
     return paths
 
 
-def _mistakes(exercise: Exercise, seed: str) -> str:
+def _mistakes(exercise: Exercise) -> str:
     """Wrong answers with what was overlooked, for those who give a part of the points."""
-    kind = exercise.kind(numbers_of(exercise, seed))
-    lines = [f"- {kind.show(kind.read(one.answer))}: {one.reason.strip()}" for one in mistakes_of(exercise, seed)]
+    kind = exercise.kind
+    lines = [f"- {kind.show(kind.read(one.answer))}: {one.reason.strip()}" for one in exercise.mistakes]
     return "\n\nUsual mistakes:\n\n" + "\n".join(lines)
 
 
-def _question(exercise: Exercise, seed: str) -> str:
-    kind = exercise.kind(numbers_of(exercise, seed))
-    form = "" if isinstance(kind, Choice) else f"\n\nAnswer: {kind.asks}"
+def _question(exercise: Exercise) -> str:
+    form = "" if isinstance(exercise.kind, Choice) else f"\n\nAnswer: {exercise.kind.asks}"
     points = f"{exercise.points} point{'s' * (exercise.points > 1)}"
-    return f"## {exercise.id} {exercise.title} ({points})\n\n{question_text(exercise, seed).strip()}{form}"
+    return f"## {exercise.id} {exercise.title} ({points})\n\n{question_text(exercise).strip()}{form}"

@@ -67,18 +67,19 @@ def guess(
     try:
         asked = priced_layouts(model, cluster, global_batch, sequence, precision)
     except AlpaExploreError as error:
-        return _hint(f"{error.what}: {error.found}", error.remedy)
+        return Card("hint", f"{error.what}: {error.found}", error.remedy)
     devices = asked.cluster.devices
     degrees = {"tp": tp, "pp": pp, "cp": cp, "ep": ep} | ({} if dp is None else {"dp": dp})
     if wrong := [
         name for name, value in degrees.items() if isinstance(value, bool) or not isinstance(value, int) or value < 1
     ]:
-        return _hint(f"{wrong[0]} = {degrees[wrong[0]]!r}", "Degrees are whole numbers from 1 on.")
+        return Card("hint", f"{wrong[0]} = {degrees[wrong[0]]!r}", "Degrees are whole numbers from 1 on.")
     if dp is None:
         dp = devices // (tp * pp * cp)
     if tp * pp * dp * cp != devices:
         product = f"{tp} · {pp} · {dp} · {cp} = {tp * pp * dp * cp}"
-        return _hint(
+        return Card(
+            "hint",
             f"tp · pp · dp · cp = {product}, but {asked.cluster} has {devices} devices",
             "Every device has a place: choose degrees whose product is the number of devices.",
         )
@@ -87,7 +88,7 @@ def guess(
     wanted |= {axis: value for axis, value in optional.items() if value is not None}
     found = asked.where(wanted)
     if not found:
-        return _hint("There is no such layout", _nearest(asked, wanted))
+        return Card("hint", "There is no such layout", _nearest(asked, wanted))
     own = {"sequence": sequence, "precision": precision}
     return _reveal(asked, found[0], planner=own if planner else None)
 
@@ -106,9 +107,7 @@ def league(model: str | None = None) -> Card:
         of_problem = problems.setdefault(str(record["problem"]), {})
         of_problem.setdefault((record["student"], record["layout"]), record)
     if not problems:
-        return Card(
-            look="plain", title="The league is empty", text="A `guess(…)` that fits in memory is its first row."
-        )
+        return Card("plain", "The league is empty", "A `guess(…)` that fits in memory is its first row.")
     parts = []
     for problem, of_problem in sorted(problems.items()):
         ordered = sorted(of_problem.values(), key=lambda record: record["seconds"])
@@ -125,7 +124,7 @@ def league(model: str | None = None) -> Card:
                 ]
             )
         )
-    return Card(look="plain", title="The league of guesses", text="\n\n".join(parts))
+    return Card("plain", "The league of guesses", "\n\n".join(parts))
 
 
 @lru_cache(maxsize=16)
@@ -142,9 +141,7 @@ def _reveal(asked: Layouts, priced: PricedLayout, *, planner: Mapping[str, Any] 
     best, room = asked.best, memory_words(priced, asked.cluster)
     if not priced.fits:
         instead = f" The best that fits is {best.words}: {units.seconds(best.seconds)}." if best else ""
-        return Card(
-            look="wrong", title=f"{priced.words}: does not fit", text=f"It needs {room}: {priced.reason}.{instead}"
-        )
+        return Card("wrong", f"{priced.words}: does not fit", f"It needs {room}: {priced.reason}.{instead}")
     assert best is not None, "a layout that fits is not better than the best"
     band = asked.band(priced, "seconds")
     regret = priced.seconds / best.seconds - 1
@@ -167,12 +164,9 @@ def _reveal(asked: Layouts, priced: PricedLayout, *, planner: Mapping[str, Any] 
     lines += [_planner_line(asked, planner)] if planner is not None else []
     lines += [_measured_line(asked, one, priced) for one in measured_beside(asked)[:_MEASURED]]
     _remember(asked, problem, priced, best)
-    return Card(
-        look="right" if regret <= _NEAR_BEST else "wrong",
-        title=f"{priced.words}: "
-        + ("the best" if regret <= 0 else "a good guess" if regret <= _NEAR_BEST else "not the best"),
-        text=f"{problem}.\n\n" + "\n".join(f"- {line}." for line in lines),
-    )
+    verdict = "the best" if regret <= 0 else "a good guess" if regret <= _NEAR_BEST else "not the best"
+    text = f"{problem}.\n\n" + "\n".join(f"- {line}." for line in lines)
+    return Card("right" if regret <= _NEAR_BEST else "wrong", f"{priced.words}: {verdict}", text)
 
 
 def _measured_line(asked: Layouts, one: MeasuredLayout, priced: PricedLayout) -> str:
@@ -231,7 +225,3 @@ def _nearest(asked: Layouts, wanted: Mapping[Axis, Any]) -> str:
             return f"With {others}, {_ARGUMENTS.get(axis, axis)} can be {', '.join(map(str, values))}."
         kept[axis] = value
     return "Leave some of the degrees out."
-
-
-def _hint(title: str, text: str) -> Card:
-    return Card(look="hint", title=title, text=text)

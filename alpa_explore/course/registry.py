@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from alpa_explore.course import exercises
-from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Refusal
+from alpa_explore.course.students import EVERYBODY
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
@@ -27,7 +28,7 @@ def _by_id() -> Mapping[str, Exercise]:
     for _, name, _ in iter_modules(exercises.__path__):
         tables = tomllib.loads((files(exercises) / f"{name}.toml").read_text(encoding="utf-8"))
         names = vars(import_module(f"{exercises.__name__}.{name}"))
-        found |= {key: Exercise(key, table, names) for key, table in tables.items()}
+        found |= {key: Exercise(key, table, names, EVERYBODY) for key, table in tables.items()}
     lesson, place = 0, 0
     for key in sorted(found):
         lesson, place = (lesson, place + 1) if key.startswith(f"{lesson:02}.") else (lesson + 1, 1)
@@ -36,7 +37,7 @@ def _by_id() -> Mapping[str, Exercise]:
 
 
 EXERCISES: Mapping[str, Exercise] = _by_id()
-"""Id -> exercise, in the order of the course."""
+"""Id -> exercise with the numbers of everybody, in the order of the course."""
 
 
 def exercise_of(name: object) -> Exercise:
@@ -72,39 +73,26 @@ class Verdict:
 
 
 @lru_cache(maxsize=256)
-def numbers_of(exercise: Exercise, seed: str) -> Any:
-    """The numbers of a student."""
-    return exercise.numbers(seed)
+def for_student(exercise: Exercise, seed: str) -> Exercise:
+    """The same exercise with the numbers of a student, computed once per process."""
+    return Exercise(exercise.id, *exercise.source, seed)
 
 
-@lru_cache(maxsize=256)
-def truth_of(exercise: Exercise, seed: str) -> Any:
-    """The right answer for a student, computed once per process."""
-    return exercise.truth(numbers_of(exercise, seed))
-
-
-def mistakes_of(exercise: Exercise, seed: str) -> Sequence[Mistake]:
-    """The wrong answers that are explained."""
-    return exercise.mistakes(numbers_of(exercise, seed), truth_of(exercise, seed))
-
-
-def grade(exercise: Exercise, seed: str, answer: object) -> Verdict:
-    """The verdict on an answer of the student with this seed."""
-    numbers = numbers_of(exercise, seed)
-    kind = exercise.kind(numbers)
+def grade(exercise: Exercise, answer: object) -> Verdict:
+    """The verdict on an answer."""
+    kind = exercise.kind
     value = kind.read(answer)
     if isinstance(value, Refusal):
         return Verdict(state="hint", text=value.hint)
-    truth = truth_of(exercise, seed)
-    if kind.same(value, truth):
-        return Verdict(state="right", text=exercise.why(numbers, truth), value=value)
-    found = [(kind.read(mistake.answer), mistake.reason) for mistake in exercise.mistakes(numbers, truth)]
+    if kind.same(value, exercise.truth):
+        return Verdict(state="right", text=exercise.why, value=value)
+    found = [(kind.read(mistake.answer), mistake.reason) for mistake in exercise.mistakes]
     mistakes = [(known, reason) for known, reason in found if not isinstance(known, Refusal)]
     for known, reason in mistakes:
         if kind.same(value, known):
             return Verdict(state="wrong", text=reason, value=value)
     # Twice a mistake is no answer in another unit: only far ones are looked for.
-    for slip in (kind.slip(value, truth), *(kind.slip(value, known, far=True) for known, _ in mistakes)):
+    for slip in (kind.slip(value, exercise.truth), *(kind.slip(value, known, far=True) for known, _ in mistakes)):
         if slip:
             return Verdict(state="hint", text=slip, value=value)
-    return Verdict(state="wrong", text=kind.side(value, truth), value=value)
+    return Verdict(state="wrong", text=kind.side(value, exercise.truth), value=value)

@@ -9,13 +9,12 @@ each mark, a template for all, or None. `looks` are further properties in plotly
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, ground, halo, hatching, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, halo, hatching, ink
 from alpa_explore.questions.explain import COMPUTE, OVERHEAD, SEND, SYNC, UNKNOWN, WAIT
 
 MEMORY_PARTS = (
@@ -192,27 +191,6 @@ def time_looks(parts: Iterable[str]) -> dict[str, tuple[Any, str]]:
     collectives = iter(_COLLECTIVE_LOOKS * len(names))
     order = [COMPUTE, UNKNOWN, *sorted(name for name in names if name not in _TIME_LOOKS), SEND, SYNC, OVERHEAD, WAIT]
     return {name: _TIME_LOOKS.get(name) or next(collectives) for name in order if name in names}
-
-
-def time_bars(
-    rows: Mapping[str, Mapping[str, float]], *, scale: float, of: str, keys: Sequence[str] | None = None
-) -> list[Trace]:
-    """Stacked bars of the parts of the time of an iteration, a trace for each part, a bar for each row.
-
-    `rows` maps a row to its parts and their seconds, drawn in units of `scale` seconds. `of` names the whole in the
-    hover text ('an iteration'); `keys` are the keys of the rows.
-    """
-    bars_of_parts = []
-    for name, (color, shape) in time_looks(name for parts in rows.values() for name in parts).items():
-        seconds = [parts.get(name, 0.0) for parts in rows.values()]
-        hover = [
-            lines(f"<b>{row}</b>", f"{name}: {units.seconds(s)}", f"{units.percent(s / sum(parts.values()))} of {of}")
-            for (row, parts), s in zip(rows.items(), seconds, strict=True)
-        ]
-        pattern = {"shape": shape, "fgcolor": ground, "size": 6, "solidity": 0.25}
-        looks = {"marker": {"color": color, "pattern": pattern, **outline((faint, 1))}, "hover": hover, "keys": keys}
-        bars_of_parts.append(bars_across([s / scale for s in seconds], list(rows), color, name=name, **looks))
-    return bars_of_parts
 
 
 class AxisRange(NamedTuple):

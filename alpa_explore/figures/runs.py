@@ -12,6 +12,7 @@ from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, li
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_parts, sends_share
+from alpa_explore.plans.report.tables import row_of
 from alpa_explore.runtime.measured import Measured, MeasuredTask
 from alpa_explore.runtime.reports import StepReport
 
@@ -59,14 +60,10 @@ def steps_figure(plan: Plan, *, steps: Sequence[StepReport], total: int, predict
 
 def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[dict[str, Any]]:
     """A row for each step; the ratio is measured over predicted."""
+    predicted = predicted_seconds
     return [
-        {
-            "step": s.step + 1,
-            "loss": s.loss,
-            "measured_seconds": s.seconds,
-            "predicted_seconds": predicted_seconds,
-            "ratio": s.seconds / predicted_seconds if predicted_seconds else None,
-        }
+        {"step": s.step + 1, "loss": s.loss, "measured_seconds": s.seconds, "predicted_seconds": predicted}
+        | {"ratio": s.seconds / predicted if predicted else None}
         for s in steps
     ]
 
@@ -128,8 +125,7 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
 
 def ranks_table(measured: Measured) -> list[dict[str, Any]]:
     """A row for the memory of every rank."""
-    names = ("rank", "submesh", "predicted_peak_bytes", "measured_peak_bytes")
-    return [{name: getattr(rank, name) for name in names} for rank in measured.ranks]
+    return [row_of(rank, "rank submesh predicted_peak_bytes measured_peak_bytes") for rank in measured.ranks]
 
 
 def run_rows(measured: Measured) -> list[dict[str, Any]]:

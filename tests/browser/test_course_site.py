@@ -10,10 +10,9 @@ from playwright.sync_api import Browser
 
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import Choice, Number
-from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
+from alpa_explore.course.registry import EXERCISES, grade
 from alpa_explore.course.site.build import build_site
 from alpa_explore.course.site.page import quiz_data
-from alpa_explore.course.students import EVERYBODY
 from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded
 from tests.browser.harness.page import GuardedPage
@@ -88,7 +87,7 @@ def test_a_slider_moves_the_bars_also_in_the_dark(page: GuardedPage) -> None:
 
 def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
     exercise = EXERCISES["03.1"]
-    truth, mistake = truth_of(exercise, EVERYBODY), mistakes_of(exercise, EVERYBODY)[0]
+    truth, mistake = exercise.truth, exercise.mistakes[0]
     quiz = page.page.locator("form.quiz")
     field, verdict = quiz.get_by_role("textbox"), quiz.get_by_role("status")
 
@@ -143,7 +142,7 @@ def test_a_guess_is_revealed_and_kept_with_answers_and_theme(page: GuardedPage) 
     field.press("Enter")
     assert "The all-reduce is 0.004" in card.inner_text()
     assert "too large, by a factor of about 2" in card.inner_text()
-    truth = truth_of(EXERCISES["03.1"], EVERYBODY)
+    truth = EXERCISES["03.1"].truth
     tab.locator("form.quiz").get_by_role("textbox").fill(f"{truth:.6g}")
     tab.locator("form.quiz").get_by_role("textbox").press("Enter")
     tab.get_by_role("button", name="Theme").click()
@@ -211,12 +210,12 @@ def test_a_page_is_used_by_keyboard_alone_and_shows_where_the_focus_is(page: Gua
 
 def typed_answers(exercise: Exercise) -> list[str]:
     """What people may type: the truth and mistakes in several forms, and what is no answer."""
-    kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)
+    kind, truth = exercise.kind, exercise.truth
     if isinstance(kind, Choice):
         return list(kind.options)
     if isinstance(kind, Number):
         values = [truth * factor for factor in (1, 1.001, 1.0301, 1.5, -1, 2**-30, 1e-9, 1e-3, 1e3, 60, 100, 8)]
-        values += [mistake.answer for mistake in mistakes_of(exercise, EVERYBODY)]
+        values += [mistake.answer for mistake in exercise.mistakes]
         return [*ANSWERS, *(f"{value:.12g}" for value in values)]
     return [*ANSWERS, " ".join(map(str, truth)), str(list(truth)), str(list(truth)[::-1])]
 
@@ -228,7 +227,7 @@ def test_the_page_grades_as_the_notebook_does(browser: Browser) -> None:
     states = page.evaluate(f"(asked) => {{ {GRADING}; return {graded}; }}", asked)
     page.close()
     for exercise, (_, answers), found in zip(EXERCISES.values(), asked, states, strict=True):
-        expected = {answer: grade(exercise, EVERYBODY, answer).state for answer in answers}
+        expected = {answer: grade(exercise, answer).state for answer in answers}
         assert dict(zip(answers, found, strict=True)) == expected, exercise.id
 
 

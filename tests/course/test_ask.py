@@ -10,7 +10,7 @@ import pytest
 
 from alpa_explore.course import exercise, hint, points, reveal, solution, student, students
 from alpa_explore.course.definition import Exercise
-from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of, truth_of
+from alpa_explore.course.registry import EXERCISES, for_student
 
 RING = EXERCISES["03.1"]
 
@@ -27,7 +27,7 @@ def test_a_question_has_the_numbers_of_the_student() -> None:
 def test_a_right_answer_is_explained_and_counts() -> None:
     student("s1")
     assert points("03") == 0
-    card = exercise("3.1", truth_of(RING, "s1"))
+    card = exercise("3.1", for_student(RING, "s1").truth)
     assert card.look == "right"
     assert "p − 1" in card.text
     assert points("03") == RING.points
@@ -37,7 +37,7 @@ def test_a_right_answer_is_explained_and_counts() -> None:
 
 def test_a_typical_mistake_is_explained() -> None:
     student("s1")
-    mistake = mistakes_of(RING, "s1")[0]
+    mistake = for_student(RING, "s1").mistakes[0]
     card = exercise("03.1", mistake.answer)
     assert (card.look, card.text) == ("wrong", f"{mistake.reason} `hint('03.1')` helps.")
     assert points("03") == 0
@@ -66,20 +66,20 @@ def test_an_answer_of_another_type_gets_a_hint_and_counts_as_no_attempt(answer: 
 
 
 def test_an_answer_without_quotes_or_brackets_is_taken_as_it_is_meant() -> None:
-    assert exercise("00.2", *truth_of(EXERCISES["00.2"], students.EVERYBODY)).look == "right"
+    assert exercise("00.2", *for_student(EXERCISES["00.2"], students.EVERYBODY).truth).look == "right"
     assert "a decimal point" in exercise("03.1", 0, 27).text
-    assert exercise("03.1", f"{1e3 * truth_of(RING, students.EVERYBODY):.6g} ms").look == "right"
+    assert exercise("03.1", f"{1e3 * for_student(RING, students.EVERYBODY).truth:.6g} ms").look == "right"
 
 
 def test_an_answer_in_another_unit_gets_a_hint() -> None:
-    card = exercise("03.1", 1e3 * truth_of(RING, students.EVERYBODY))
+    card = exercise("03.1", 1e3 * for_student(RING, students.EVERYBODY).truth)
     assert card.look == "hint"
     assert "An answer in milliseconds?" in card.text
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.array, Fraction])
 def test_numbers_of_other_libraries_are_numbers(kind) -> None:
-    assert exercise("03.1", kind(truth_of(RING, students.EVERYBODY))).look == "right"
+    assert exercise("03.1", kind(for_student(RING, students.EVERYBODY).truth)).look == "right"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_unknown_exercise_names_the_nearest(name: object, expected: str) -> N
 
 
 def test_hints_come_in_steps() -> None:
-    hints = RING.hints(None)
+    hints = RING.hints
     texts = [hint("03.1").text for _ in range(len(hints) + 1)]
     assert hints[0] in texts[0]
     assert hints[1] not in texts[0]
@@ -103,15 +103,15 @@ def test_hints_come_in_steps() -> None:
 @pytest.mark.parametrize("asked", EXERCISES.values(), ids=EXERCISES)
 def test_a_hint_begins_with_what_was_overlooked_in_the_last_answer(asked: Exercise) -> None:
     student("s1")
-    for mistake in mistakes_of(asked, "s1"):
+    for mistake in for_student(asked, "s1").mistakes:
         exercise(asked.id, mistake.answer)
         students.desk.cache_clear()  # another session
         student("s1")
         shown = hint(asked.id).text
         assert shown.startswith("Your last answer, ")
-        assert any(one.reason in shown for one in mistakes_of(asked, "s1"))
-        assert asked.hints(numbers_of(asked, "s1"))[0] in shown
-    exercise(asked.id, truth_of(asked, "s1"))
+        assert any(one.reason in shown for one in for_student(asked, "s1").mistakes)
+        assert for_student(asked, "s1").hints[0] in shown
+    exercise(asked.id, for_student(asked, "s1").truth)
     assert "last answer" not in hint(asked.id).text, "it was right"
 
 
@@ -132,7 +132,7 @@ def test_a_solution_is_behind_a_fold_with_its_code() -> None:
 
 def test_progress_is_there_in_the_next_session(course_folder: Path) -> None:
     student("s1")
-    exercise("03.1", truth_of(RING, "s1"))
+    exercise("03.1", for_student(RING, "s1").truth)
     students.desk.cache_clear()
     assert "(solved)" not in str(exercise("03.1"))
     student("s1")
@@ -164,7 +164,7 @@ def test_a_damaged_file_costs_only_what_it_held(content: str, course_folder: Pat
     course_folder.mkdir()
     students.file_of("s1").write_text(content)
     student("s1")
-    assert exercise("03.1", truth_of(RING, "s1")).look == "right"
+    assert exercise("03.1", for_student(RING, "s1").truth).look == "right"
     assert json.loads(students.file_of("s1").read_text())["attempts"]["03.1"]["solved"]
 
 
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_made_is_said_once_and_nothing_fails(
 ) -> None:
     course_folder.write_text("a file, where a folder should be")
     assert "this session only" in student("s1").text
-    assert exercise("03.1", truth_of(RING, "s1")).look == "right"
+    assert exercise("03.1", for_student(RING, "s1").truth).look == "right"
     assert points("03") == RING.points
     assert os.environ["ALPA_EXPLORE_COURSE"] == str(course_folder)
 

@@ -8,7 +8,7 @@ from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.exam import write_exam
 from alpa_explore.course.lessons.notebook import course_folder, read_lessons
 from alpa_explore.course.lessons.sync import weeks
-from alpa_explore.course.registry import EXERCISES, exercises_of, mistakes_of, numbers_of
+from alpa_explore.course.registry import EXERCISES, exercises_of, for_student
 
 LESSONS = read_lessons(course_folder())
 WEEK_MINUTES = 90 + 120
@@ -29,12 +29,12 @@ def test_an_examination_asks_every_exercise_and_keeps_its_answers_apart(tmp_path
     paths = write_exam(tmp_path / "exam", [lesson.number for lesson in LESSONS], ["A"])
     assert [path.name for path in paths] == ["questions-A.md", "answers-A.md"]
     questions, answers = (path.read_text(encoding="utf-8") for path in paths)
-    for exercise in EXERCISES.values():
+    for exercise in (for_student(one, "A") for one in EXERCISES.values()):
         assert f"## {exercise.id} {exercise.title}" in questions
-        assert exercise.question(numbers_of(exercise, "A")).strip() in questions
-        assert exercise.code(numbers_of(exercise, "A")) in answers
-        assert exercise.code(numbers_of(exercise, "A")) not in questions
-        for mistake in mistakes_of(exercise, "A"):
+        assert exercise.question.strip() in questions
+        assert exercise.code in answers
+        assert exercise.code not in questions
+        for mistake in exercise.mistakes:
             assert f": {mistake.reason.strip()}" in answers, "for a part of the points"
             assert f": {mistake.reason.strip()}" not in questions
     for task in tasks().values():
@@ -59,7 +59,7 @@ def test_seeds_give_other_numbers_and_the_same_seed_the_same(tmp_path: Path) -> 
 def test_the_command_writes_the_lessons_that_are_named(tmp_path: Path) -> None:
     assert main(["course", "exam", "-o", str(tmp_path), "--lesson", "8", "--seed", "mine"]) == 0
     answers = (tmp_path / "answers-mine.md").read_text(encoding="utf-8")
-    assert solution_text(EXERCISES["08.1"], "mine").strip() in answers
+    assert solution_text(for_student(EXERCISES["08.1"], "mine")).strip() in answers
     assert "07.1" not in answers
     assert main(["course", "exam"]) == 2
     assert main(["course", "exam", "-o", str(tmp_path / "x"), "--seed", "../up"]) == 2

@@ -9,7 +9,7 @@ from alpa_explore.course.ask import solution_text
 from alpa_explore.course.cards import text_html
 from alpa_explore.course.coding.task import tasks
 from alpa_explore.course.kinds import SCALES, Choice, Number, Refusal
-from alpa_explore.course.registry import EXERCISES, grade, mistakes_of, numbers_of, truth_of
+from alpa_explore.course.registry import EXERCISES, for_student, grade
 
 STUDENTS = ("everybody", "s1", "s2")
 CLASS = [f"student {number}" for number in range(40)]
@@ -23,33 +23,28 @@ _CODE = re.compile(r"<(pre|code)\b.*?</\1>", re.DOTALL)
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)
 def test_an_exercise_is_answered_by_its_own_solution_and_by_no_mistake(exercise, student) -> None:
-    numbers, truth = numbers_of(exercise, student), truth_of(exercise, student)
-    assert exercise.holds(numbers), exercise.premise
+    exercise, truth = for_student(exercise, student), for_student(exercise, student).truth
+    assert exercise.holds, exercise.premise
     space: dict[str, object] = {}
-    exec(exercise.code(numbers), space)
-    verdict = grade(exercise, student, space["answer"])
+    exec(exercise.code, space)
+    verdict = grade(exercise, space["answer"])
     assert verdict.state == "right", (space["answer"], truth, verdict.text)
-    assert verdict.text == exercise.why(numbers, truth)
+    assert verdict.text == exercise.why
 
-    mistakes = mistakes_of(exercise, student)
+    mistakes = exercise.mistakes
     assert mistakes, "at least one wrong answer that is explained"
     for mistake in mistakes:
-        verdict = grade(exercise, student, mistake.answer)
+        verdict = grade(exercise, mistake.answer)
         assert (verdict.state, verdict.text) == ("wrong", mistake.reason), (mistake.answer, truth)
-    kind = exercise.kind(numbers)
+    kind = exercise.kind
     assert not isinstance(kind.read(truth), Refusal)
-    assert grade(exercise, student, _typed(kind, truth)).state == "right", "as a person types it"
-    assert any(text in verdict_text(exercise, student) for text in _forms(kind, truth)), "the reason has the answer"
+    assert grade(exercise, _typed(kind, truth)).state == "right", "as a person types it"
+    assert any(text in exercise.why for text in _forms(kind, truth)), "the reason has the answer"
     if isinstance(kind, Choice):
         assert len(set(kind.options)) == len(kind.options) >= 2
-    texts = [exercise.question(numbers), solution_text(exercise, student), *exercise.hints(numbers)]
+    texts = [exercise.question, solution_text(exercise), *exercise.hints]
     for text in (*texts, *(mistake.reason for mistake in mistakes)):
         assert "*" not in _CODE.sub("", text_html(text)), text
-
-
-def verdict_text(exercise, student: str) -> str:
-    """The reason of the right answer."""
-    return str(exercise.why(numbers_of(exercise, student), truth_of(exercise, student)))
 
 
 def _typed(kind, truth) -> str:
@@ -77,14 +72,15 @@ def test_a_factor_that_is_overlooked_is_not_taken_for_another_unit(exercise, stu
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)
 def test_an_answer_is_never_marked_wrong_for_its_form(exercise, student) -> None:
-    kind, truth = exercise.kind(numbers_of(exercise, student)), truth_of(exercise, student)
+    exercise = for_student(exercise, student)
+    kind, truth = exercise.kind, exercise.truth
     for text in _understood(kind, truth):
-        assert grade(exercise, student, text).state == "right", (text, truth)
-    for mistake in mistakes_of(exercise, student):
-        said = {grade(exercise, student, text).text for text in _understood(kind, mistake.answer)}
+        assert grade(exercise, text).state == "right", (text, truth)
+    for mistake in exercise.mistakes:
+        said = {grade(exercise, text).text for text in _understood(kind, mistake.answer)}
         assert said == {mistake.reason}, "a usual mistake is seen in every form"
     for text in _refused(kind, truth):
-        verdict = grade(exercise, student, text)
+        verdict = grade(exercise, text)
         assert verdict.state == "hint", (text, truth)
         assert kind.asks in verdict.text, "it says which form is read"
 
@@ -127,14 +123,14 @@ def test_exercises_have_three_grades() -> None:
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
 def test_a_class_has_many_different_draws(exercise) -> None:
-    assert len({repr(exercise.numbers(f"student {number}")) for number in range(200)}) >= 20
+    assert len({repr(for_student(exercise, f"student {number}").numbers) for number in range(200)}) >= 20
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
 def test_an_exercise_asks_and_helps_in_words(exercise) -> None:
-    numbers = numbers_of(exercise, "s1")
-    assert exercise.question(numbers).rstrip().endswith(("?", ".")), "it ends with the question"
-    hints = exercise.hints(numbers)
+    exercise = for_student(exercise, "s1")
+    assert exercise.question.rstrip().endswith(("?", ".")), "it ends with the question"
+    hints = exercise.hints
     assert len(hints) >= 2, "hints come in steps"
-    texts = [exercise.title, exercise.premise, exercise.question(numbers), *hints]
+    texts = [exercise.title, exercise.premise, exercise.question, *hints]
     assert all(text.strip() and "None" not in text and "nan" not in text.split() for text in texts)

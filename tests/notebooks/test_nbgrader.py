@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from alpa_explore.course.lessons.notebook import course_folder
-from alpa_explore.course.registry import exercises_of, mistakes_of, truth_of
+from alpa_explore.course.registry import exercises_of, for_student
 from tests.waiting import LIMIT_SECONDS, patience
 
 WEEK, LESSON = "week2", "03_collectives"
@@ -45,7 +45,8 @@ def answered(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNod
     for cell in notebook.cells:
         cell.source = cell.source.replace('student("everybody")', f"student({name!r})")
         for place, exercise in enumerate(ASKED):
-            truth, mistake = truth_of(exercise, name), mistakes_of(exercise, name)[0].answer
+            own = for_student(exercise, name)
+            truth, mistake = own.truth, own.mistakes[0].answer
             answer = truth if place < SOLVED[name] else mistake if place == SOLVED[name] else ...
             if answer is not ...:
                 cell.source = cell.source.replace(

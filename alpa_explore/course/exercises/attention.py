@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple
 
 from alpa_explore.cluster import Cluster
@@ -46,13 +45,6 @@ class Long(NamedTuple):
         return self.scores / (self.scores + self.matrices)
 
 
-class Shared(NamedTuple):
-    """A causal sequence on devices that have a run of it each, and one of them."""
-
-    devices: int
-    asked: int
-
-
 class Ring(NamedTuple):
     """A ring of devices on as many nodes, and the model whose attention it computes."""
 
@@ -69,8 +61,3 @@ class Ring(NamedTuple):
         """Whether computing hides the whole exchange."""
         times = ring_times(self.cluster, sequence, self.devices, stride=8, kv_heads=self.kv_heads)
         return times.exposed_seconds == 0
-
-
-def _shared(random: Random) -> Shared:
-    devices = random.choice((4, 8, 16, 32))
-    return Shared(devices, random.randint(devices // 2 + 1, devices - 1))

@@ -21,15 +21,6 @@ STATE_BYTES = 18
 _MODELS = ("llama-2-13b", "llama-3-8b", "llama-3-70b", "qwen3-14b", "qwen3-32b")
 
 
-class Degrees(NamedTuple):
-    """A model on dp · tp · pp devices."""
-
-    model: str
-    dp: int
-    tp: int
-    pp: int
-
-
 class Place(NamedTuple):
     """A device in one of the ways of the figure, and what is asked of it."""
 
@@ -60,13 +51,6 @@ _WIDTHS = (64, 128, 128, 128, 16)
 _BATCH = 64
 """Its global batch."""
 _DECODERS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "llama-3.2-1b", "llama-3.2-3b")
-
-
-class Attention(NamedTuple):
-    """A model, and how many times the FLOPs of its products attention should have."""
-
-    model: str
-    times: float
 
 
 def _graph(samples: int) -> TrainingGraph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,15 +14,6 @@ from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens
 from alpa_explore.sharding.reshard import StepKind
-
-
-class Dispatch(NamedTuple):
-    """Tokens of a device on their way to experts."""
-
-    tokens: int
-    topk: int
-    hidden: int
-    devices: int
 
 
 class Mixture(NamedTuple):
@@ -37,13 +29,6 @@ class Mixture(NamedTuple):
     def active(self) -> float:
         """Share of the parameters of the experts that a token meets."""
         return self.topk / self.experts
-
-
-class Pass(NamedTuple):
-    """Tokens that meet the experts of a mixture."""
-
-    mixture: Mixture
-    tokens: int
 
 
 class Load(NamedTuple):
@@ -70,7 +55,7 @@ def _load(random: Random) -> Load:
     return Load(tuple(int(r) for r in counts.sum(axis=0).reshape(devices, -1).sum(axis=1)))
 
 
-def _exchange_seconds(stride: int, dispatch: Dispatch) -> float:
+def _exchange_seconds(stride: int, dispatch: SimpleNamespace) -> float:
     group = device_group(Cluster.parse("8x8:h100"), dispatch.devices, stride)
     return group_seconds(StepKind.ALL_TO_ALL, 2.0 * dispatch.tokens * dispatch.topk * dispatch.hidden, group)
 

@@ -38,14 +38,6 @@ class Budget(NamedTuple):
         return Replicas(self.model, replicas, 3).bytes <= self.gibibytes * 2**30
 
 
-class Held(NamedTuple):
-    """A pipeline of equal stages, whose activations of one microbatch have so many GiB a stage."""
-
-    devices: int
-    microbatches: int
-    gibibytes: float
-
-
 class Full(NamedTuple):
     """A model that does not fit by little."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from alpa_explore.accuracy.choices import Choice as MeasuredChoice
@@ -41,22 +42,6 @@ if TYPE_CHECKING:
     import torch
 
 
-class Boxes(NamedTuple):
-    """A matrix whose rows the senders divide and whose columns the receivers divide."""
-
-    size: int
-    senders: int
-    receivers: int
-
-
-class Scaled(NamedTuple):
-    """A fault: every gradient is so many times as large as it should be."""
-
-    factor: int
-    offered: tuple[str, ...]
-    """The comparisons, in the order of the options."""
-
-
 _COLLECTIVES: dict[str, tuple[Spec, Spec]] = {
     "all-gather": ((0,), (REPLICATE,)),
     "all-reduce": ((PARTIAL,), (REPLICATE,)),
@@ -85,7 +70,7 @@ def _collective(change: Change) -> str:
     return str(step.kind.value)
 
 
-def _elements(boxes: Boxes) -> int:
+def _elements(boxes: SimpleNamespace) -> int:
     """That one sender has for one receiver: the overlap of its rows with the receiver's columns."""
     rows = [range(s * boxes.size // boxes.senders, (s + 1) * boxes.size // boxes.senders) for s in range(boxes.senders)]
     columns = [
@@ -218,13 +203,6 @@ def _lines(rows: tuple[tuple[float, float], ...], names: tuple[str, ...] = ()) -
         f"- {label}: predicted {predicted:g} s, measured {measured:g} s"
         for label, (predicted, measured) in zip(labels, rows, strict=True)
     )
-
-
-class Fit(NamedTuple):
-    """The mean error of fitted runs, and the halves in the order of the options."""
-
-    error: float
-    offered: tuple[str, ...]
 
 
 _FITTED = ("the fitted runs", "the runs that were held out", "all runs together")

@@ -9,13 +9,6 @@ from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.schedules.closed_form import closed_form as closed_form
 
 
-class Pipeline(NamedTuple):
-    """Equal stages, one on each device."""
-
-    devices: int
-    microbatches: int
-
-
 class Target(NamedTuple):
     """A pipeline that may be idle for so much of the time at most."""
 

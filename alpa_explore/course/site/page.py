@@ -23,13 +23,12 @@ from alpa_explore.course.coding.task import task_of
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.kinds import READING, SCALES, SLIPS, Choice, Items, Kind, Number
 from alpa_explore.course.lessons.notebook import Lesson
-from alpa_explore.course.registry import EXERCISES, mistakes_of, numbers_of, truth_of
+from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.words import Linker, said, with_anchors
-from alpa_explore.course.students import EVERYBODY
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, empty, faint, ground, ink, ink_on, template
 from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -40,34 +39,30 @@ from alpa_explore.templates import filled
 
 def quiz_html(exercise: Exercise) -> str:
     """The form, for the numbers of everybody."""
-    numbers = numbers_of(exercise, EVERYBODY)
-    kind = exercise.kind(numbers)
     key = exercise.id.replace(".", "-")
-    hints = "".join(f"<li hidden>{text_html(hint)}</li>" for hint in exercise.hints(numbers))
-    question = exercise.question(numbers)
+    hints = "".join(f"<li hidden>{text_html(hint)}</li>" for hint in exercise.hints)
     return (
         f'<form class="quiz" id="quiz-{key}" data-quiz="{exercise.id}" aria-labelledby="title-{key}">'
         f'<h4 id="title-{key}">{exercise.id} {escape(exercise.title)} · {exercise.grade}</h4>'
-        f"{text_html(question)}{_field(kind, key)}"
+        f"{text_html(exercise.question)}{_field(exercise.kind, key)}"
         '<div class="buttons"><button type="submit">Check</button> '
         '<button type="button" class="hint">Hint</button></div>'
         f'<div class="verdict" role="status"></div><ol class="hints">{hints}</ol>'
-        f"<details><summary>Show the solution</summary>{text_html(solution_text(exercise, EVERYBODY))}</details></form>"
+        f"<details><summary>Show the solution</summary>{text_html(solution_text(exercise))}</details></form>"
     )
 
 
 def quiz_data(exercise: Exercise) -> dict[str, Any]:
     """What the script grades with."""
-    numbers, truth = numbers_of(exercise, EVERYBODY), truth_of(exercise, EVERYBODY)
-    kind = exercise.kind(numbers)
+    kind = exercise.kind
     return {
         **_kind_data(kind),
         "asks": kind.asks,
-        "truth": _answer_data(kind, truth),
-        "why": text_html(exercise.why(numbers, truth)),
+        "truth": _answer_data(kind, exercise.truth),
+        "why": text_html(exercise.why),
         "mistakes": [
             {"answer": _answer_data(kind, mistake.answer), "reason": text_html(mistake.reason)}
-            for mistake in mistakes_of(exercise, EVERYBODY)
+            for mistake in exercise.mistakes
         ],
     }
 

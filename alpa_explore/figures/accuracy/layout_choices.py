@@ -9,7 +9,7 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.figures.accuracy.marks import NO_RUNS, beside_legend, recomputed, source_look
 from alpa_explore.figures.marks import Plots, points
 from alpa_explore.figures.style import Drawing, faint, ink, lines, safe, with_theme
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 
 
 @with_theme
@@ -53,23 +53,12 @@ def layout_choices_sentence(record: Record) -> str:
 
 def layout_choices_table(record: Record) -> list[Row]:
     """One row per group, the worst choice first."""
-    return [
-        {
-            "source": record.label(choice.best.source),
-            "model": choice.best.model,
-            "gpus": choice.best.gpus,
-            "device": choice.best.device,
-            "layouts": choice.layouts,
-            "predicted_best": choice.predicted_best.layout,
-            "takes_seconds": choice.predicted_best.measured_seconds,
-            "best": choice.best.layout,
-            "best_seconds": choice.best.measured_seconds,
-            "regret_fraction": choice.regret,
-            "in_the_middle_fraction": choice.median_regret,
-            "failed_before": choice.failed_before,
-        }
-        for choice in reversed(_ordered(record))
-    ]
+    columns = (
+        "model=best.model gpus=best.gpus device=best.device layouts predicted_best=predicted_best.layout "
+        "takes_seconds=predicted_best.measured_seconds best=best.layout best_seconds=best.measured_seconds "
+        "regret_fraction=regret in_the_middle_fraction=median_regret failed_before"
+    )
+    return [{"source": record.label(c.best.source), **row_of(c, columns)} for c in reversed(_ordered(record))]
 
 
 def _ordered(record: Record) -> list[Choice]:

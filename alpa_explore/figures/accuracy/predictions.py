@@ -12,7 +12,7 @@ from alpa_explore.accuracy.scores import errors
 from alpa_explore.figures.accuracy.marks import NO_RUNS, beside_legend, run_text, source_look
 from alpa_explore.figures.marks import Plots, line, points
 from alpa_explore.figures.style import Drawing, Trace, ink, safe, with_theme
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
@@ -63,12 +63,9 @@ def predictions_table(record: Record) -> list[Row]:
     """One row per run, as the record has them."""
     return [
         {"source": record.label(run.source)}
-        | {name: getattr(run, name) for name in ("line", "model", "gpus", "device", "software", "layout")}
-        | {"predicted_seconds": run.predicted_seconds, "measured_seconds": run.measured_seconds}
-        | {"error_fraction": _apart(run, "seconds")}
-        | {"predicted_bytes": run.predicted_bytes, "measured_bytes": run.measured_bytes}
-        | {"memory_error_fraction": _apart(run, "bytes")}
-        | {name: getattr(run, name) for name in ("fits", "status", "held_out")}
+        | row_of(run, "line model gpus device software layout predicted_seconds measured_seconds")
+        | {"error_fraction": _apart(run, "seconds"), **row_of(run, "predicted_bytes measured_bytes")}
+        | {"memory_error_fraction": _apart(run, "bytes"), **row_of(run, "fits status held_out")}
         | {"not_counted_because": run.refused or run.left_out}
         for run in record.runs
     ]

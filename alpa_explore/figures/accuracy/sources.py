@@ -1,6 +1,7 @@
 """The errors of each source of measured runs: how wide they are, and to which side."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from alpa_explore.accuracy.tuning import ENOUGH_MFU
 from alpa_explore.figures.accuracy.marks import NO_RUNS, in_two_lines, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, line, outline, points
 from alpa_explore.figures.style import TOOL_PIXELS, Drawing, ink, lines, safe, with_theme
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 
 _ROW, _FRAME = 38, 120
 """Pixels of a row, and of axis and legend."""
+_NONE = SimpleNamespace(runs=0, mean=None, median=None, bias=None)
+"""The errors where no run has one."""
 
 
 @with_theme
@@ -67,34 +70,17 @@ def sources_table(record: Record) -> list[Row]:
         runs = record.of(source.name)
         whole, fresh = score(runs), score([run for run in runs if run.held_out])
         enough = errors(run.seconds_error for run in runs if (run.mfu or 0.0) >= ENOUGH_MFU)
-        fitting = whole.fitting
+        times = "with_times=runs mean_error_fraction=mean median_error_fraction=median bias_fraction=bias"
         rows.append(
-            {
-                "source": source.label,
-                "runs": whole.runs,
-                "refused": whole.refused,
-                "left_out": whole.left_out,
-                "with_times": 0 if whole.seconds is None else whole.seconds.runs,
-                "mean_error_fraction": None if whole.seconds is None else whole.seconds.mean,
-                "median_error_fraction": None if whole.seconds is None else whole.seconds.median,
-                "bias_fraction": None if whole.seconds is None else whole.seconds.bias,
-                "not_fitted_runs": 0 if fresh.seconds is None else fresh.seconds.runs,
-                "not_fitted_error_fraction": None if fresh.seconds is None else fresh.seconds.mean,
-                "with_enough_mfu": 0 if enough is None else enough.runs,
-                "their_error_fraction": None if enough is None else enough.mean,
-                "if_not_seen_fraction": source.unseen_fraction,
-                "kendall_tau": whole.tau,
-                "choices": whole.choices,
-                "regret_fraction": whole.regret,
-                "memory_runs": 0 if whole.bytes_ is None else whole.bytes_.runs,
-                "memory_error_fraction": None if whole.bytes_ is None else whole.bytes_.mean,
-                "fits_and_ran": fitting.fits_and_ran,
-                "fits_but_failed": fitting.fits_but_failed,
-                "too_large_but_ran": fitting.too_large_but_ran,
-                "too_large_and_failed": fitting.too_large_and_failed,
-                "licence": source.licence,
-                "from": source.origin,
-            }
+            {"source": source.label, **row_of(whole, "runs refused left_out")}
+            | row_of(whole.seconds or _NONE, times)
+            | row_of(fresh.seconds or _NONE, "not_fitted_runs=runs not_fitted_error_fraction=mean")
+            | row_of(enough or _NONE, "with_enough_mfu=runs their_error_fraction=mean")
+            | {"if_not_seen_fraction": source.unseen_fraction}
+            | row_of(whole, "kendall_tau=tau choices regret_fraction=regret")
+            | row_of(whole.bytes_ or _NONE, "memory_runs=runs memory_error_fraction=mean")
+            | row_of(whole.fitting, "fits_and_ran fits_but_failed too_large_but_ran too_large_and_failed")
+            | row_of(source, "licence from=origin")
         )
     return rows
 

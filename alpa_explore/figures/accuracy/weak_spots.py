@@ -6,7 +6,7 @@ from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots
 from alpa_explore.figures.accuracy.marks import NO_RUNS, in_two_lines, signed_percent, source_look
 from alpa_explore.figures.marks import Plots, bars_across, labels, points
 from alpa_explore.figures.style import Drawing, ink, lines, safe, with_theme
-from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.tables import Row, row_of
 
 _ROW, _FRAME = 34, 130
 """Pixels of a row, and of axis and legend."""
@@ -50,19 +50,11 @@ def weak_spots_sentence(record: Record) -> str:
 
 def weak_spots_table(record: Record) -> list[Row]:
     """One row per kind of runs, that with most weight first."""
-    return [
-        {
-            "source": record.label(spot.source),
-            "what": spot.feature,
-            "value": spot.value,
-            "runs": spot.errors.runs,
-            "mean_error_fraction": spot.errors.mean,
-            "bias_fraction": spot.errors.bias,
-            "source_mean_error_fraction": spot.of_source.mean,
-            "why": spot.why,
-        }
-        for spot in _spots(record)
-    ]
+    columns = (
+        "what=feature value runs=errors.runs mean_error_fraction=errors.mean bias_fraction=errors.bias "
+        "source_mean_error_fraction=of_source.mean why"
+    )
+    return [{"source": record.label(spot.source), **row_of(spot, columns)} for spot in _spots(record)]
 
 
 def reasons_table(record: Record) -> list[Row]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, legend_below, sums, time_bars
-from alpa_explore.figures.style import Drawing, with_theme
+from alpa_explore.figures.marks import Plots, bars_across, legend_below, outline, sums, time_looks
+from alpa_explore.figures.style import Drawing, faint, ground, lines, with_theme
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.questions import explain
@@ -108,13 +108,24 @@ def _times(figure: Plots, plan: Plan, times: Sequence[explain.StageTime]) -> Non
     """The parts of each stage, and beside them all but computing, in percent of T and with their sum."""
     total = plan.predicted.iteration_seconds
     scale, unit = units.seconds_axis(total)
-    rows = {f"stage {time.stage}": dict(time.parts) for time in times}
-    bars = time_bars(rows, scale=scale, of="an iteration", keys=[key(stage=time.stage) for time in times])
+    rows = [(f"stage {time.stage}", key(stage=time.stage), dict(time.parts)) for time in times]
+    names, bars = [name for name, *_ in rows], []
+    for part, (color, shape) in time_looks(part for *_, parts in rows for part in parts).items():
+        seconds = [parts.get(part, 0.0) for *_, parts in rows]
+        shares = [units.percent(s / sum(parts.values())) for (*_, parts), s in zip(rows, seconds, strict=True)]
+        hover = [
+            lines(f"<b>{name}</b>", f"{part}: {units.seconds(s)}", f"{share} of an iteration")
+            for name, s, share in zip(names, seconds, shares, strict=True)
+        ]
+        pattern = {"shape": shape, "fgcolor": ground, "size": 6, "solidity": 0.25}
+        marker = {"color": color, "pattern": pattern, **outline((faint, 1))}
+        looks = {"name": part, "hover": hover, "keys": [own for _, own, _ in rows], "marker": marker}
+        bars.append(bars_across([s / scale for s in seconds], names, color, **looks))
     figure.add(*bars)
     rest = [bar for bar in bars if bar["name"] not in (explain.COMPUTE, explain.UNKNOWN)]
     figure.add(*(bar | {"x": [100 * x * scale / total for x in bar["x"]], "showlegend": False} for bar in rest), col=2)
-    shares = [100 * sum(of) * scale / total for of in zip(*(bar["x"] for bar in rest), strict=True)]
-    figure.add(sums(shares, list(rows), [units.percent(x / 100) for x in shares]), col=2)
+    of_t = [100 * sum(of) * scale / total for of in zip(*(bar["x"] for bar in rest), strict=True)]
+    figure.add(sums(of_t, names, [units.percent(x / 100) for x in of_t]), col=2)
     figure.x(1, 1, title=unit, zeroline=False)
-    figure.x(1, 2, title="% of T", span=(0, 1.2 * max([*shares, 0.01])), zeroline=False)
+    figure.x(1, 2, title="% of T", span=(0, 1.2 * max([*of_t, 0.01])), zeroline=False)
     figure.y(1, autorange="reversed")

@@ -11,9 +11,9 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure, steady
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure, steady, with_controls
 from alpa_explore.figures.marks import axis, bars, cells, inside, line, points
-from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, hatching, heat_scale, ink, with_theme
+from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, empty, faint, hatching, heat_scale, ink
 from alpa_explore.numerics.arrays import Floats
 
 Cell = tuple[int, int, int]
@@ -160,16 +160,16 @@ def stage_table_player(
     last, best = len(problem.cells) + 1, int(np.argmin(problem.totals))
     shown = [problem.tables[n].t_max for n in _shown(problem, best, tuning.COURSE_STATES // (last + 1))]
 
-    @with_theme
-    def draw(t_max: float, step: int) -> Drawing:
-        number = next(n for n, table in enumerate(problem.tables) if table.t_max == t_max)
-        return _figure(problem, number, step, number == best)
-
     texts, steps = tuple(units.seconds(t) for t in shown), (*map(str, range(last)), "all: T")
     slider = Control("t_max", "t_max", tuple(shown), problem.tables[best].t_max, texts)
     filled = Control("step", "Cells filled", tuple(range(last + 1)), last, steps, plays=True)
-    label = "The table of the dynamic program of Eq. 3 for one t_max, filled cell by cell"
-    return InteractiveFigure(draw=draw, label=label, controls=(slider, filled))
+
+    @with_controls("The table of the dynamic program of Eq. 3 for one t_max, filled cell by cell", slider, filled)
+    def player(t_max: float, step: int) -> Drawing:
+        number = next(n for n, table in enumerate(problem.tables) if table.t_max == t_max)
+        return _figure(problem, number, step, number == best)
+
+    return player
 
 
 def _shown(problem: _Problem, best: int, most: int) -> list[int]:

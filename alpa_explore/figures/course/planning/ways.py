@@ -16,6 +16,12 @@ from alpa_explore.figures.style import OKABE_ITO, Color, Trace, empty, faint
 DEVICES = 4
 
 
+def _part(place: int, parts: int) -> list[int]:
+    """One of some equal parts of four layers, slices or samples."""
+    size = DEVICES // parts
+    return list(range(place * size, (place + 1) * size))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How four devices divide the work: dp · tp · pp = 4."""
@@ -29,21 +35,15 @@ class Way:
 
     def layers(self, device: int) -> list[int]:
         """The layers that a device holds."""
-        size = DEVICES // self.pp
-        stage = device // (self.dp * self.tp)
-        return list(range(stage * size, (stage + 1) * size))
+        return _part(device // (self.dp * self.tp), self.pp)
 
     def slices(self, device: int) -> list[int]:
         """The slices of every matrix that it holds."""
-        size = DEVICES // self.tp
-        rank = device % self.tp
-        return list(range(rank * size, (rank + 1) * size))
+        return _part(device % self.tp, self.tp)
 
     def samples(self, device: int) -> list[int]:
         """The samples that it computes."""
-        size = DEVICES // self.dp
-        rank = device // self.tp % self.dp
-        return list(range(rank * size, (rank + 1) * size))
+        return _part(device // self.tp % self.dp, self.dp)
 
     @property
     def weight_share(self) -> float:

@@ -9,7 +9,7 @@ from functools import partial
 
 from alpa_explore import units
 from alpa_explore.baselines.layout import Axis
-from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure, with_controls
 from alpa_explore.figures.marks import axis, line, points
 from alpa_explore.figures.style import OKABE_ITO, Drawing, Trace, faint, ink, with_theme
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
@@ -39,8 +39,7 @@ def kept(asked: Layouts, step: str) -> tuple[PricedLayout, ...]:
     return tuple(priced for priced in asked.ranked if all(test(priced) for test in passed))
 
 
-@with_theme
-def layout_cloud_figure(asked: Layouts, step: str, coloured: str) -> Drawing:
+def _layout_cloud(asked: Layouts, step: str, coloured: str) -> Drawing:
     """The layouts of a step in colour, the others grey."""
     left, gib = kept(asked, step), 2.0**30
     others = [priced for priced in asked.ranked if priced not in left]
@@ -69,11 +68,11 @@ def layout_cloud_figure(asked: Layouts, step: str, coloured: str) -> Drawing:
 
 def layout_cloud(asked: Layouts) -> InteractiveFigure:
     """The same with controls."""
-    return InteractiveFigure(
-        draw=partial(layout_cloud_figure, asked),
-        label="Memory and time of every uniform layout of a model",
-        controls=(
-            Control("step", "Step", STEPS, STEPS[0]),
-            Control("coloured", "Coloured by", tuple(_COLOURS), "tensor parallel"),
-        ),
+    steps = Control("step", "Step", STEPS, STEPS[0])
+    coloured = Control("coloured", "Coloured by", tuple(_COLOURS), "tensor parallel")
+    return with_controls("Memory and time of every uniform layout of a model", steps, coloured)(
+        partial(_layout_cloud, asked)
     )
+
+
+layout_cloud_figure = with_theme(_layout_cloud)
