@@ -64,10 +64,11 @@ def _forms(kind, truth) -> list[str]:
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)
 def test_a_factor_that_is_overlooked_is_not_taken_for_another_unit(exercise, student) -> None:
-    kind, truth = exercise.kind(numbers_of(exercise, student)), truth_of(exercise, student)
+    exercise = for_student(exercise, student)
+    kind, truth = exercise.kind, exercise.truth
     for factor in (2, 1 / 2, 4, 1 / 4) if isinstance(kind, Number) and truth else ():
         if kind.unit != "share" or factor * truth <= 1:
-            assert grade(exercise, student, factor * truth).state == "wrong", factor
+            assert grade(exercise, factor * truth).state == "wrong", factor
 
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)
