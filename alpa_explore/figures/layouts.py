@@ -152,7 +152,7 @@ def _measured(one: MeasuredLayout, priced: PricedLayout, plan: PlanAsLayout | No
 scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scaling_sentence
 _DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
 _DEVICE_MARKS = "●■◆▲▼⬟⬢★"
-_PANELS, _GAP = (190, 110, 40), 40
+_PANELS, _GAP = (190, 110, 58), 36
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
 
 _MARGIN = 0.12
