@@ -151,7 +151,8 @@ def _measured(one: MeasuredLayout, priced: PricedLayout, plan: PlanAsLayout | No
 
 scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scaling_sentence
 _DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
-_PANELS, _GAP = (190, 110, 40), 40
+_DEVICE_MARKS = "●■◆▲▼⬟⬢★"
+_PANELS, _GAP = (190, 110, 58), 36
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
 
 _MARGIN = 0.12
@@ -182,9 +183,15 @@ def scaling_curve_figure(scaling: Scaling) -> Drawing:
     rates = [best.tokens_per_second for point in scaling.points if (best := priced_best(point)) is not None]
     figure.y(2, title="tokens/s (log)", type="log", ticks={tick: units.count(tick) for tick in log_ticks(rates)})
     figure.y(3, title="efficiency", tickformat=".0%", rangemode="tozero")
-    names = {number: _device_name(scaling, device) for number, device in enumerate(scaling.devices)}
+    # The names of the rows are the legend of the curves.
+    names = {
+        number: f'<span style="color:{OKABE_ITO[number % len(OKABE_ITO)]}">{_DEVICE_MARKS[number % len(_DEVICE_MARKS)]}'
+        f"</span> {_device_name(scaling, device)}"
+        for number, device in enumerate(scaling.devices)
+    }
     figure.y(1, ticks=names, span=(rows - 0.5, -0.5), bare=True)
-    return figure.figure(scaling_curve_sentence(scaling), height=height, around={"l": 96, "b": 56})
+    looks = {"around": {"l": 96, "b": 56}, "showlegend": False}
+    return figure.figure(scaling_curve_sentence(scaling), height=height, **looks)
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:
@@ -207,7 +214,8 @@ def _cell(point: ScalingPoint) -> str:
     best = priced_best(point)
     if best is not None:
         cost = point.dollars_per_billion_tokens
-        return f"✓ {units.seconds(best.seconds)}" + ("" if cost is None else f"<br>{cost:,.0f} $ a B tokens")
+        more = units.bytes_(best.bytes) + ("" if cost is None else f", {cost:,.0f} $ a B tokens")
+        return f'✓ {units.seconds(best.seconds)}<br><span style="font-size:10px">{more}</span>'
     if point.state == "does not fit":
         return f"✕ −{units.bytes_(point.missing_bytes)}"
     return {"waiting": "…", "fits": "✓ …"}.get(point.state, "–")
@@ -221,11 +229,11 @@ def _device(figure: Plots, number: int, name: str, shown: tuple[ScalingPoint, ..
     if len(known) > 1:
         perfect = [rates[0] * count / counts[0] for count in counts]
         figure.add(line(counts, perfect, color, 1, "dot", name=f"{name}, perfect", listed=False), row=2)
-    looks: Trace = {"mode": "lines+markers", "name": name, "legendgroup": name}
+    looks: Trace = {"mode": "lines+markers", "name": name}
     looks |= {"marker": {"symbol": symbol, "size": 10, "color": color}}
     looks |= {"hover": [_point_hover(point) for point, _ in known], "keys": [_key(point) for point, _ in known]}
     for row, values in ((2, rates), (3, [point.efficiency for point, _ in known])):
-        figure.add(line(counts, values, color, listed=row == 2, **looks), row=row)
+        figure.add(line(counts, values, color, listed=False, **looks), row=row)
     colors = [ink if point.best is not None else faint for point in shown]
     about: Trace = {"hover": [_point_hover(point) for point in shown], "keys": [_key(point) for point in shown]}
     about |= {"name": f"{shown[0].device} fits" if shown else "fits", "cliponaxis": False}

@@ -23,6 +23,10 @@ TINY = """
 from alpa_explore_widgets import explore
 explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
 """
+ON_TOP = """(cell) => {
+  const { x, y, width, height } = cell.getBoundingClientRect();
+  return document.elementFromPoint(x + width / 2, y + height / 2) === cell;
+}"""
 
 
 def panel_of(lab: LabPage) -> Locator:
@@ -41,13 +45,13 @@ def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan
     panel = panel_of(lab)
     rows = panel.get_by_role("table", name="Layouts").locator("tbody tr")
     chip = panel.get_by_role("combobox", name="recomputation")
-    chip.focus()
-    chip.select_option("full")
+    chip.press("f")  # as in any list: the choice that begins so
     lab.wait_until(
         lambda: all("full recomputation" in text for text in rows.all_inner_texts()[:5]), "the table is of the filter"
     )
-    chip.select_option("")
-    lab.wait_until(lambda: "full recomputation" not in rows.first.inner_text(), "all again")
+    chip.press("a")
+    lab.wait_until(lambda: "full recomputation" not in rows.first.inner_text(), "any again")
+    _check_heading_stays(lab, panel)
     lab.page.set_viewport_size({"width": 900, "height": 900})
     lab.rest()
     explorer.evaluate(SHOW_TOP)
@@ -56,6 +60,8 @@ def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan
     assert third["y"] + third["height"] < strip["y"], "rows are in sight in a narrow window"
     button, side = rows.first.get_by_role("button", name="Open").bounding_box(), panel.bounding_box()
     assert button["x"] + button["width"] < side["x"] + side["width"], "and what opens them"
+    mfu = rows.first.locator("td").nth(5).bounding_box()
+    assert mfu["x"] + mfu["width"] <= button["x"], "which covers no number"
     lab.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
     panel.get_by_role("combobox", name="Columns").select_option("degrees")
     panel.get_by_role("columnheader", name="TP", exact=True).wait_for()
@@ -75,6 +81,17 @@ def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan
     current.wait_for()
     time = explorer.locator(".alpa-time").inner_text().removesuffix(" an iteration")
     assert " ".join(time.split()) in current.inner_text(), "the layout and its plan have one price"
+
+
+def _check_heading_stays(lab: LabPage, panel: Locator) -> None:
+    """While the table is scrolled by the wheel, what its columns are stays at its top."""
+    table, heading = panel.locator(".alpa-layouts"), panel.get_by_role("columnheader", name="time", exact=True)
+    table.hover()
+    lab.page.mouse.wheel(0, 300)
+    lab.wait_until(lambda: table.evaluate("(table) => table.scrollTop") > 100, "the table is scrolled")
+    assert abs(heading.bounding_box()["y"] - table.bounding_box()["y"]) < 3
+    assert heading.evaluate(ON_TOP), "no row lies on it"
+    table.evaluate("(table) => (table.scrollTop = 0)")
 
 
 def test_fit_and_scale_says_what_is_typed_wrong_prices_in_dollars_and_plans_there(lab: LabPage) -> None:
@@ -110,6 +127,9 @@ def test_fit_and_scale_says_what_is_typed_wrong_prices_in_dollars_and_plans_ther
     type_number(explorer, "H100", "2.5")
     lab.wait_until(lambda: note_of(price) == "", "it is a number again")
 
-    panel.get_by_role("button", name="Plan there").press("Enter")
+    lab.figure(panel).press("ArrowRight")
+    strip = explorer.locator(".alpa-strip")
+    lab.wait_until(lambda: "plans here" in strip.inner_text(), "the keyboard is on a cluster")
+    lab.page.keyboard.press("Enter")
     show_tab(explorer, "Layers")
     lab.wait_until(lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100")

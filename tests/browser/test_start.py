@@ -34,6 +34,7 @@ def test_a_model_that_does_not_fit_comes_with_a_button_that_makes_it_fit(lab: La
     explorer = explorer_of(lab)
     message = explorer.get_by_role("alert")
     message.get_by_text("Needs 2 × v100: 1 node of 2").wait_for()
+    assert explorer.locator(".alpa-head").inner_text().strip() == "No plan: the reason is below."
     explorer.get_by_role("button", name="Plan on 1 × 2").press("Enter")
     first_explorer(lab)
     assert message.count() == 0

@@ -60,7 +60,10 @@ def draw_tasks(chart: TimelineChart) -> None:
     _numbers(chart)
     sending, path = np.flatnonzero(~np.isnan(timeline.send_start_seconds)), timeline.critical_path()
     crossings = tuning.TIMELINE_PIXELS * (timeline.schedule.num_submeshes - 1)
-    if _SEND_PIXELS * len(_placed(chart, timeline.send_start_seconds, timeline.send_end_seconds, sending)[0]) <= crossings:
+    if (
+        _SEND_PIXELS * len(_placed(chart, timeline.send_start_seconds, timeline.send_end_seconds, sending)[0])
+        <= crossings
+    ):
         _segments(chart, sending, np.full(len(sending), True), "send", faint, 1)
     tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
     _segments(chart, tasks, sends, "critical path", ink, 2)

@@ -182,9 +182,13 @@ def test_a_device_with_idealised_software_says_so_beside_fitted_ones(scaling: Sc
 
 def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: Scaling) -> None:
     figure = scaling_curve_figure(scaling)
-    assert list(trace_of(figure, "h100 fits").text) == ["✕ −3 GiB", "✓ 4 s", "✓ 2.5 s"]
+    assert list(trace_of(figure, "h100 fits").text) == [
+        "✕ −3 GiB",
+        *(f'✓ {time}<br><span style="font-size:10px">55.88 GiB</span>' for time in ("4 s", "2.5 s")),
+    ]
+    assert [text.split("</span> ")[1] for text in figure.layout.yaxis.ticktext] == ["H100", "B200"], "the legend"
     fits = trace_of(figure, "b200 fits")
-    assert list(fits.text) == ["✓ 3 s<br>27 $ a B tokens", "…"]
+    assert list(fits.text) == ['✓ 3 s<br><span style="font-size:10px">55.88 GiB, 27 $ a B tokens</span>', "…"]
     assert [read_key(key)["change"] for key in fits.customdata] == ["cluster=1x8:b200", "cluster=2x8:b200"], (
         "a click plans there"
     )

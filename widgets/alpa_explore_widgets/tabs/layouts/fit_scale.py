@@ -6,13 +6,12 @@ from typing import Any
 
 import ipywidgets as W
 
-from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.figures.style import Figure
 from alpa_explore.plans.report.tables import Row
-from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField, options, plain_button
-from alpa_explore_widgets.elements.page_widget import box
+from alpa_explore_widgets.elements.fields import NumberField, TextField, plain_button
+from alpa_explore_widgets.elements.page_widget import box, set_shown
 from alpa_explore_widgets.session.asking.layouts import scaling_question
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.state import Answer, ScalingQuestion, State
@@ -51,11 +50,9 @@ class FitScalePanel(AskedPanel):
         return [self.devices, self.nodes, self.find, self.cancel]
 
     def below(self) -> list[W.Widget]:
-        """A price for each device, where to plan, and the progress."""
+        """A price for each device, and the progress."""
         self.prices: dict[str, NumberField] = {}
-        self.place = ChoiceField(label="Cluster", hint="A cluster on which the model fits", choices=[["", "", ""]])
-        self.plan_there = plain_button("Plan there", "Plan on this cluster", self._plan_there)
-        self.row, self.progress = box("alpa-panel-controls", self.place, self.plan_there), W.HTML()
+        self.row, self.progress = box("alpa-panel-controls"), W.HTML()
         return [self.row, self.progress]
 
     def ask_first(self, state: State) -> None:
@@ -69,16 +66,9 @@ class FitScalePanel(AskedPanel):
         self._ask()
 
     def offer(self, answer: Answer[Any], state: State) -> None:
-        """Prices, the clusters on which it fits, and the progress."""
-        self.cancel.disabled = not answer.running
+        """Prices and the progress."""
+        set_shown(self.cancel, on=answer.running)
         self._offer_prices(answer.question.devices)
-        fitting = [] if answer.found is None else [str(p.cluster) for p in answer.found.points if p.best is not None]
-        choices = options(fitting or {"": "none yet"})
-        if choices != self.place.choices:
-            if self.place.value not in fitting:
-                self.place.value = choices[0][0]
-            self.place.choices = choices
-        self.plan_there.disabled = not fitting
         self.show_progress(self.progress, self._progress_html(answer, state))
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
@@ -151,7 +141,7 @@ class FitScalePanel(AskedPanel):
                 )
                 field.observe(self._priced, "value")
                 self.prices[device] = field
-        self.row.children = [*(self.prices[device] for device in devices), self.place, self.plan_there]
+        self.row.children = [self.prices[device] for device in devices]
 
     def _given_prices(self) -> dict[str, float]:
         return {d: price for d in self._asked if d in self.prices and (price := self.prices[d].value) is not None}
@@ -170,10 +160,6 @@ class FitScalePanel(AskedPanel):
         if not self.devices.problem and not self.nodes.problem:
             self._offer_prices(devices)
             self.session.layouts.ask_scaling(devices, nodes, self._given_prices())
-
-    def _plan_there(self) -> None:
-        if self.place.value:
-            self.session.plan_on(Cluster.parse(self.place.value))
 
 
 def _own_names() -> list[str]:
