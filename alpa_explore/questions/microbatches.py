@@ -12,8 +12,8 @@ from alpa_explore.plans.report.text import render_table
 
 
 def microbatches_table(plan: Plan) -> list[Row]:
-    """One row a B: a microbatch, T, samples a second, and what fills the fullest device. `over_bytes`: nothing fits, and
-    by how much the nearest thing would not. `least_seconds`, where some B was not planned: T is at least this."""
+    """One row a B: a microbatch, T, samples a second, and what fills the fullest device. `over_bytes`: nothing fits,
+    and by how much the nearest thing would not. `least_seconds`, where some B was not planned: T is at least this."""
     tried = microbatches_of(plan)
     bounded = any(t.least_seconds is not None for t in tried)
     return [
