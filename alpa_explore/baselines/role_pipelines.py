@@ -54,11 +54,10 @@ def role_pipelines(kind: str, cluster: Cluster, whole: Divisible, degrees: Degre
                 found=f"{name}={given} for {size:,} {what}" if size > 1 else f"{name}={given}, and there are no {what}",
                 remedy=f"Give a divisor of {size:,}." if size > 1 else f"Leave {name} out.",
             )
-    found = (
-        tuple(_on_all_devices(kind, cluster, whole, degrees)) if kind in ONE_STAGE and degrees.cp in (None, 1) else ()
-    )
+    undivided = kind in ONE_STAGE and degrees.cp in (None, 1)
+    found = tuple(_on_all_devices(kind, cluster, whole)) if undivided else ()
     found += tuple(_divided(kind, cluster, whole, degrees))
-    if not found and kind in ONE_STAGE and degrees.cp in (None, 1):
+    if not found and undivided:
         raise OptionError(
             f"The batch cannot be divided for the baseline {kind}",
             found=f"{whole.samples} samples in a microbatch for {cluster.devices} devices",
@@ -67,7 +66,7 @@ def role_pipelines(kind: str, cluster: Cluster, whole: Divisible, degrees: Degre
     return found or no_pipeline(kind, cluster, whole.layers, whole.samples, degrees)
 
 
-def _on_all_devices(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) -> Iterator[RolePipeline]:
+def _on_all_devices(kind: str, cluster: Cluster, whole: Divisible) -> Iterator[RolePipeline]:
     """One stage whose every axis divides the batch."""
     if whole.samples % cluster.devices == 0:
         submesh, role = Submesh(cluster.nodes, cluster.devices_per_node), Role(("data", ONE_STAGE.index(kind)))
@@ -97,23 +96,14 @@ def _divided(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) ->
                     if (replicas > 1 and shards * cp == 1) or (kind == "hsdp" and replicas == 1):
                         continue  # nothing is sharded, or replicated
                     for ep in _options("ep" in taken, degrees.ep, math.gcd(shards, whole.experts)):
-                        sizes = {
-                            "replicas": replicas,
-                            "shards": shards,
-                            "ep": ep,
-                            "cp": cp,
-                            "tp": tp,
-                            "pp": len(ranges),
-                        }
+                        sizes = replicas, shards, ep, cp, tp
                         yield _pipeline(kind, cluster, submesh, ranges, sizes, degrees)
 
 
 def _context_degrees(kind: str, devices: int, whole: Divisible, degrees: Degrees) -> tuple[int, ...]:
-    if kind in ONE_STAGE:  # without context parallelism they are `_on_all_devices`
-        return tuple(
-            cp for cp in _options("cp" in takes(kind), degrees.cp, math.gcd(devices, whole.positions)) if cp > 1
-        )
-    return _options("cp" in takes(kind), degrees.cp, math.gcd(devices, whole.positions))
+    options = _options("cp" in takes(kind), degrees.cp, math.gcd(devices, whole.positions))
+    # Of one stage without context parallelism every axis divides the batch: `_on_all_devices`.
+    return tuple(cp for cp in options if cp > 1) if kind in ONE_STAGE else options
 
 
 def _options(taken: bool, given: int | None, size: int) -> tuple[int, ...]:
@@ -128,10 +118,12 @@ def _pipeline(
     cluster: Cluster,
     submesh: Submesh,
     ranges: tuple[tuple[int, int], ...],
-    sizes: dict[str, int],
+    sizes: tuple[int, int, int, int, int],
     degrees: Degrees,
 ) -> RolePipeline:
-    replicas, shards, ep, cp, tp, pp = sizes.values()
+    """The pipeline of these numbers of replicas, of their shards, and of devices that share experts, sequences and
+    tensors."""
+    (replicas, shards, ep, cp, tp), pp = sizes, len(ranges)
     software = cluster.software
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     if kind == "megatron":

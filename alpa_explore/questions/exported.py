@@ -41,7 +41,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
     """Seconds and bytes of the layout in the degrees of `plan`, or the reason why they are not known."""
     degrees = plan_degrees(plan)
     try:
-        kind, arguments = _as_baseline(plan, degrees)
+        kind, arguments = _as_baseline(degrees)
         if graph is None:
             graph = graph_of(plan)
         # Where layers neither divide stages nor recompute, there may be none so many: those of a layout are its blocks.
@@ -63,7 +63,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
     return PricedAgain(seconds=again.predicted.iteration_seconds, bytes=again.predicted.peak_bytes_per_device)
 
 
-def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]:
+def _as_baseline(degrees: PlanDegrees) -> tuple[str, dict[str, Any]]:
     """The baseline that is this layout, and its degrees. OptionError where none is."""
     alone = degrees.tensor == degrees.pipeline == degrees.context == degrees.expert == 1
     sharded = degrees.zero_stage == 3

@@ -150,17 +150,17 @@ def _degrees(stage: PlanStage) -> StageDegrees | None:
     return StageDegrees.of(stage, uses) if len(zeros) < 2 else None
 
 
-def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precision: str | None = None) -> str:
+def faster_layout(plan: Plan, model: str, *, precision: str | None = None) -> str:
     """The fastest uniform layout with the microbatches and the recomputation of a plan, in a sentence, where it is
-    faster than the plan; '' where none is, or where that is not known without capturing the model. `model`, `sequence`
-    and `precision` are those that the plan was asked for with."""
+    faster than the plan; '' where none is, or where that is not known without capturing the model. `model` and
+    `precision` are those that the plan was asked for with."""
     recomputed = RECOMPUTES.get(plan.options.rematerialization, "")
     if plan.options.pipeline.paper or plan.options.pipeline.constrained or plan.options.spec_constraints:
         return ""
     if not plan.options.rematerialization and plan.model.rematerialization:
         return ""  # layer by layer, as no layout does
     try:
-        question = Question.of(model, plan.global_batch, sequence, precision, cache=True)
+        question = Question.of(model, plan.global_batch, None, precision, cache=True)
         only = _only(plan.options.num_microbatches, (recomputed,))
         with Executor("serial") as executor:
             resources = Resources(executor=executor, store=None, progress=None, cancel=None)

@@ -132,7 +132,7 @@ def _other_microbatch(plan: PlanAsLayout) -> str:
     return f", with {samples} in a microbatch where the plan was given {plan.samples:,}"
 
 
-def measured_table(measured: Sequence[MeasuredLayout], layouts: Layouts) -> list[Row]:
+def measured_table(measured: Sequence[MeasuredLayout]) -> list[Row]:
     """One row a measured run, beside its prediction."""
     return [
         {

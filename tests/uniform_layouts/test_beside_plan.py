@@ -59,7 +59,7 @@ def test_the_fastest_layout_that_is_alike_is_named_where_it_is_faster(plan: ax.P
     slow = replace(at(plan, 1.0), options=constrained)
     assert faster_layout(slow, MODEL, precision="bf16") == "", "a layout does not follow the constraint"
     assert faster_layout(at(plan, 1.0), "mlp-tiny") == "", "a model without layouts"
-    assert faster_layout(at(plan, 1.0), MODEL, sequence=48) == "", "works that are not known"
+    assert faster_layout(at(plan, 1.0), f"{MODEL}@48") == "", "works that are not known"
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
                 "layouts": layouts_table(found),
                 "refused": list(found.refused),
                 "larger_layouts": None if found.larger is None else layouts_table(found.larger),
-                "measured": measured_table(measured, found),
+                "measured": measured_table(measured),
                 "plan": None if beside is None else {"words": beside.words, "gain_fraction": beside.gain},
             }
         )
@@ -90,5 +90,5 @@ def run(options: argparse.Namespace) -> int:
         print(layouts_sentence(found, beside))
         print(f"\n{render_table(layouts_table(found, options.top, shown), columns)}")
         if measured:
-            print(f"\n{measured_sentence(measured, found)}\n\n{render_table(measured_table(measured, found))}")
+            print(f"\n{measured_sentence(measured, found)}\n\n{render_table(measured_table(measured))}")
     return 0 if found.best is not None else 1

@@ -70,7 +70,7 @@ def hold(
 ) -> Held:
     """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end, with
     `plain` it holds what a loop in plain PyTorch does. OptionError where it has no part of the kind that is named."""
-    places = _places(graph, layer_of, storage, recomputation)
+    places = _places(graph, layer_of, recomputation)
     if recomputation.parts:
         places = _worth_it(graph, storage, places)
     most = _recomputed(graph, storage, places, [set()] * (max(layer_of) + 1))
@@ -91,9 +91,7 @@ def hold(
     )
 
 
-def _places(
-    graph: TrainingGraph, layer_of: Sequence[int], storage: Sequence[int], recomputation: Recomputation
-) -> _Places:
+def _places(graph: TrainingGraph, layer_of: Sequence[int], recomputation: Recomputation) -> _Places:
     if recomputation.name in (NONE, LAYERS):
         chosen = set(recomputation.layers)
         segments = [k if o.phase is Phase.FORWARD and k in chosen else KEPT for o, k in _with(graph, layer_of)]
