@@ -48,7 +48,7 @@ from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import measured_share
@@ -69,7 +69,7 @@ NAMES = (
 )
 _DECODER = {"hidden": 256, "layers": 4, "heads": 8, "kv_heads": 4, "ffn": 704, "vocabulary": 1024, "sequence": 128}
 DECODERS = {
-    "llama": LlamaConfig(**_DECODER),
+    "llama": DecoderConfig(**_DECODER),
     "mixtral": DecoderConfig(
         family="Mixtral",
         head=32,

@@ -56,7 +56,7 @@ from alpa_explore.calibration.microbenchmarks import measure
 from alpa_explore.cli import main as alpa_explore
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.report.text import render_table
 
@@ -87,14 +87,16 @@ VERIFIED = (
 """Model, precision and tolerance of what is planned, verified and launched."""
 TWO_RANKS_SECONDS = 60.0
 """How long two ranks on one GPU may wait for each other."""
-MODELS: dict[str, GPTConfig | LlamaConfig] = {
-    "llama-0.4B": LlamaConfig(
+MODELS: dict[str, GPTConfig | DecoderConfig] = {
+    "llama-0.4B": DecoderConfig(
         hidden=1536, layers=16, heads=12, kv_heads=4, ffn=4096, vocabulary=32000, sequence=1024, tied=True
     ),
     "gpt-0.35B": GPTConfig(hidden=1024, layers=24, heads=16, vocabulary=50304, sequence=1024, attention="fused"),
-    "llama-1.1B": LlamaConfig(hidden=2048, layers=20, heads=16, kv_heads=8, ffn=5632, vocabulary=32000, sequence=1024),
+    "llama-1.1B": DecoderConfig(
+        hidden=2048, layers=20, heads=16, kv_heads=8, ffn=5632, vocabulary=32000, sequence=1024
+    ),
     "gpt-1.3B": GPTConfig(hidden=2048, layers=24, heads=16, vocabulary=50304, sequence=1024, attention="fused"),
-    "llama-tiny": LlamaConfig(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=256, sequence=32),
+    "llama-tiny": DecoderConfig(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=256, sequence=32),
     "gpt-tiny": GPTConfig(hidden=64, layers=2, heads=4, vocabulary=256, sequence=32, attention="fused"),
 }
 
@@ -118,7 +120,7 @@ class Configuration:
         return "/".join(map(str, asdict(self).values()))
 
     @property
-    def config(self) -> GPTConfig | LlamaConfig:
+    def config(self) -> GPTConfig | DecoderConfig:
         """The model at this sequence length."""
         return replace(MODELS[self.model], sequence=self.sequence)
 
@@ -397,7 +399,7 @@ def written(options: Any, state: State) -> dict[str, Configuration]:
 def row(each: Configuration, run: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """One row; what was not measured stays empty."""
     config, batch = each.config, each.microbatch * each.grad_accum
-    llama = isinstance(config, LlamaConfig)
+    llama = isinstance(config, DecoderConfig)
     measured: dict[str, Any] = {}
     if run["status"] == "ok":
         measured = {
@@ -412,7 +414,7 @@ def row(each: Configuration, run: dict[str, Any], told: dict[str, Any]) -> dict[
         "layers": config.layers,
         "hidden": config.hidden,
         "heads": config.heads,
-        "kv_heads": config.key_heads,
+        "kv_heads": config.kv_heads,
         "ffn": config.ffn if llama else config.mlp_width,
         "vocab": config.vocabulary,
         "tied": int(config.tied),

@@ -17,7 +17,7 @@ Importing this package does not import torch; `build` does. In the order to read
 It imports `errors` only, and torch.
 
 Concepts that others use: CatalogEntry, DecoderConfig, ExpertsConfig, GPTConfig, Gate, HuggingFaceConfig, LatentConfig,
-LlamaConfig, MLPConfig, MoEConfig, ModelConfig, RecipeModel, WideResNetConfig.
+MLPConfig, MoEConfig, ModelConfig, RecipeModel, WideResNetConfig.
 """
 
 from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size, names

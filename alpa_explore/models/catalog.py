@@ -24,7 +24,6 @@ from alpa_explore.models.configs import (
     GPTConfig,
     HuggingFaceConfig,
     LatentConfig,
-    LlamaConfig,
     MLPConfig,
     ModelConfig,
     MoEConfig,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 _CONFIGS: dict[str, type[ModelConfig]] = {
     "gpt": GPTConfig,
-    "llama": LlamaConfig,
+    "llama": DecoderConfig,
     "qwen3": DecoderConfig,
     "mixtral": DecoderConfig,
     "deepseek": DecoderConfig,
@@ -154,10 +153,11 @@ def names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
-def llama(name: str) -> LlamaConfig:
+def llama(name: str) -> DecoderConfig:
     """The sizes of a model of the catalogue that is built as a Llama."""
     config = entry(name).config
-    assert isinstance(config, LlamaConfig), f"{name} is not built as a Llama"
+    assert isinstance(config, DecoderConfig), f"{name} is not built as a Llama"
+    assert config.family == "Llama", f"{name} is not built as a Llama"
     return config
 
 

@@ -11,7 +11,6 @@ from alpa_explore.models.configs import (
     DiTConfig,
     GPTConfig,
     HuggingFaceConfig,
-    LlamaConfig,
     MLPConfig,
     ModelConfig,
     MoEConfig,
@@ -36,8 +35,6 @@ def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
         match config:
             case GPTConfig():
                 return GPT(config) if config.attention == "spelled-out" else FusedGPT(config)
-            case LlamaConfig():
-                return Decoder(config.decoder)
             case DecoderConfig():
                 return Decoder(config)
             case MoEConfig():
@@ -66,7 +63,7 @@ def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) ->
         return torch.randn(shape, device=device, generator=generator)
 
     match config:
-        case GPTConfig() | LlamaConfig() | DecoderConfig() | MoEConfig():
+        case GPTConfig() | DecoderConfig() | MoEConfig():
             shape = (microbatch, config.sequence)
             return integers(config.vocabulary, *shape), integers(config.vocabulary, *shape)
         case DiTConfig():

@@ -56,7 +56,7 @@ class FusedCausalAttention(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        self.key_heads, self.group = config.key_heads, config.heads // config.key_heads
+        self.key_heads, self.group = config.kv_heads, config.heads // config.kv_heads
         self.head = config.hidden // config.heads
         self.qkv = nn.Linear(config.hidden, config.qkv_width, bias=config.bias)
         self.projection = nn.Linear(config.hidden, config.hidden, bias=config.bias)

@@ -12,7 +12,7 @@ neighbouring plan is planned again from the stage costs that the plan keeps.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -108,6 +108,15 @@ def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
         for name, seconds in time.parts:
             mean[name] = mean.get(name, 0.0) + seconds * time.devices / devices
     return mean
+
+
+def without_axes(parts: Mapping[str, float]) -> dict[str, float]:
+    """The same with the collectives of all mesh axes together, which two plans may number differently."""
+    merged: dict[str, float] = {}
+    for name, seconds in parts.items():
+        part = name.partition(", axis ")[0] if name.startswith(COLLECTIVES) else name
+        merged[part] = merged.get(part, 0.0) + seconds
+    return merged
 
 
 def collective_seconds(plan: PlanValue, stage: PlanStage) -> list[tuple[str, float]] | None:

@@ -17,7 +17,6 @@ from alpa_explore.models.configs import (
     ExpertsConfig,
     GPTConfig,
     LatentConfig,
-    LlamaConfig,
     MLPConfig,
     ModelConfig,
     MoEConfig,
@@ -59,10 +58,10 @@ fused_gpt = _of(GPTConfig(**_FUSED, hidden=16, heads=4, vocabulary=24, sequence=
 _GROUPED: dict[str, Any] = {"kv_heads": 2, "positions": "rotary", "activation": "squared-relu", "bias": False}
 grouped_gpt = _of(GPTConfig(**_FUSED, **_GROUPED, hidden=32, heads=8, vocabulary=16, sequence=6, ffn=24, tied=False), 6)
 """Fused GPT with grouped heads, rotary positions and squared ReLU, no biases, an untied head."""
-llama = _of(LlamaConfig(hidden=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=24, sequence=8, tied=False), 4)
+llama = _of(DecoderConfig(hidden=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=24, sequence=8, tied=False), 4)
 """Llama with grouped heads."""
 _FUSED_LLAMA: dict[str, Any] = {"layers": 2, "tied": True, "fused_projections": True}
-fused_llama = _of(LlamaConfig(**_FUSED_LLAMA, hidden=24, heads=6, kv_heads=3, ffn=36, vocabulary=32, sequence=4), 6)
+fused_llama = _of(DecoderConfig(**_FUSED_LLAMA, hidden=24, heads=6, kv_heads=3, ffn=36, vocabulary=32, sequence=4), 6)
 """Llama with fused projections and a tied table."""
 moe = _of(
     MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2), 4

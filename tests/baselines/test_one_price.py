@@ -13,7 +13,7 @@ from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.questions.explain import OVERHEAD, time_parts
 from alpa_explore.tracing.capture import capture
@@ -23,11 +23,11 @@ LAYERS, SAMPLES = 4, 2
 
 
 def llama(layers: int, samples: int) -> TrainingGraph:
-    config = LlamaConfig(layers=layers, hidden=2048, heads=16, kv_heads=8, vocabulary=2048, sequence=2048, ffn=5632)
+    config = DecoderConfig(layers=layers, hidden=2048, heads=16, kv_heads=8, vocabulary=2048, sequence=2048, ffn=5632)
     return captured(config, samples)
 
 
-def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
+def captured(config: DecoderConfig, samples: int) -> TrainingGraph:
     inputs = make_inputs(config, samples, "meta", 0)
     return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
 
@@ -86,7 +86,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
 def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int, tp: int, dp: int) -> None:
     machines = Cluster.parse("1x8:h100")
     sizes = {"hidden": 2048, "heads": 16, "kv_heads": 8, "vocabulary": 2048, "ffn": 5632}
-    whole = LlamaConfig(layers=LAYERS, sequence=16384, **sizes)
+    whole = DecoderConfig(layers=LAYERS, sequence=16384, **sizes)
     plan = ax.baseline(
         captured(whole, dp), machines, "megatron", num_microbatches=8, cp=cp, tp=tp, pp=1, num_layers=LAYERS
     )
@@ -114,7 +114,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
     software = replace(Cluster.parse(cluster).software, forward_launch_seconds=0, backward_launch_seconds=0)
     machines = Cluster.parse(cluster, software=software)
     sizes = {"hidden": 4096, "heads": 32, "kv_heads": 8, "vocabulary": 2048, "sequence": 4096, "ffn": 14336}
-    config = LlamaConfig(layers=LAYERS, fused_projections=True, **sizes)
+    config = DecoderConfig(layers=LAYERS, fused_projections=True, **sizes)
     degrees = {"tp": tp, "dp": dp, "pp": pp}
     graph = captured(config, dp)
     whole, low = (

@@ -14,7 +14,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.programs.check import check
@@ -134,7 +134,7 @@ def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
     """Two products in, two out, attention: beside them all-gather and reduce-scatter in turn, each of one activation,
     and what the backward pass needs divided by the devices."""
     hidden, ffn, keys, tokens, devices = 1024, 2816, 256, 4096, 4
-    config = LlamaConfig(
+    config = DecoderConfig(
         hidden=hidden,
         layers=2,
         heads=16,
@@ -182,7 +182,7 @@ def test_labels_of_a_decoder() -> None:
 
 
 def test_a_residual_stream_as_wide_as_the_sequence_is_long_is_not_taken_for_it() -> None:
-    config = LlamaConfig(hidden=16, layers=1, heads=2, vocabulary=64, sequence=16, ffn=48)
+    config = DecoderConfig(hidden=16, layers=1, heads=2, vocabulary=64, sequence=16, ffn=48)
     graph = capture(make_module(config, "meta", 0), make_inputs(config, 2, "meta", 0))
     labels = dim_labels(graph)
     for tensor in graph.tensors:

@@ -11,11 +11,11 @@ from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.fusion import join_projections
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
 from alpa_explore.validation.run_price import captured_graph
 
 H100 = Cluster.parse("1x8:h100", software="megatron").device
-APART = LlamaConfig(hidden=4096, layers=2, heads=32, kv_heads=8, ffn=14336, vocabulary=1024, sequence=2048)
+APART = DecoderConfig(hidden=4096, layers=2, heads=32, kv_heads=8, ffn=14336, vocabulary=1024, sequence=2048)
 
 
 def products(graph: TrainingGraph, path: str) -> Counter[tuple[str, int, float]]:

@@ -10,7 +10,7 @@ from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.low_precision import in_low_precision
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.tracing.capture import capture
@@ -36,7 +36,7 @@ def cast(size: float) -> Kernel:
 @pytest.fixture(scope="module")
 def llama() -> TrainingGraph:
     """Two blocks of Llama 3 8B at one sample of 8192 tokens."""
-    config = LlamaConfig(layers=2, hidden=4096, heads=32, kv_heads=8, vocabulary=512, sequence=8192, ffn=14336)
+    config = DecoderConfig(layers=2, hidden=4096, heads=32, kv_heads=8, vocabulary=512, sequence=8192, ffn=14336)
     return capture(make_module(config, "meta", 0), make_inputs(config, 1, "meta", 0), precision="bfloat16")
 
 

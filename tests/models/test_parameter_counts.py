@@ -12,7 +12,6 @@ from alpa_explore.models.configs import (
     ExpertsConfig,
     GPTConfig,
     LatentConfig,
-    LlamaConfig,
     MoEConfig,
     WideResNetConfig,
 )
@@ -124,7 +123,7 @@ def test_every_second_block_may_have_experts_and_latent_attention_direct_queries
 def test_the_formulas_give_mpt_and_nanotrons_llama():
     mpt = GPTConfig(hidden=2048, layers=24, heads=16, vocabulary=50368, sequence=2048, attention="fused")
     assert mpt.parameter_count == 1_315_950_592  # llm-foundry's table, in which it is 1.315950592 B
-    llama = LlamaConfig(hidden=2048, layers=16, heads=32, vocabulary=131072, sequence=4096, ffn=8192, tied=True)
+    llama = DecoderConfig(hidden=2048, layers=16, heads=32, vocabulary=131072, sequence=4096, ffn=8192, tied=True)
     assert llama.parameter_count == pytest.approx(1.34e9, rel=0.005)
 
 
@@ -146,8 +145,8 @@ def test_the_formulas_give_mpt_and_nanotrons_llama():
             activation="squared-relu",
             bias=False,
         ),
-        LlamaConfig(hidden=32, layers=2, heads=4, vocabulary=64, sequence=16, ffn=48, tied=True),
-        LlamaConfig(
+        DecoderConfig(hidden=32, layers=2, heads=4, vocabulary=64, sequence=16, ffn=48, tied=True),
+        DecoderConfig(
             hidden=32, layers=2, heads=4, kv_heads=2, vocabulary=64, sequence=16, ffn=48, fused_projections=True
         ),
     ],
@@ -163,7 +162,7 @@ def test_sizes_that_do_not_divide_are_errors():
     with pytest.raises(OptionError, match="hidden size must be a multiple"):
         GPTConfig(hidden=30, layers=1, heads=4, vocabulary=64, sequence=16)
     with pytest.raises(OptionError, match="heads of keys and values"):
-        LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=3, vocabulary=64, sequence=16, ffn=48)
+        DecoderConfig(hidden=32, layers=1, heads=4, kv_heads=3, vocabulary=64, sequence=16, ffn=48)
     with pytest.raises(OptionError, match="cannot choose"):
         ExpertsConfig(count=8, chosen=3, ffn=16, groups=4, chosen_groups=1)
     with pytest.raises(OptionError, match="periods of 2"):

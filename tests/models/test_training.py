@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from alpa_explore.models import build, entry, names
-from alpa_explore.models.configs import DecoderConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.decoder import DecoderAttention, RMSNorm
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.moe import ExpertLayer, top2_gating
@@ -96,8 +96,8 @@ def test_a_sequence_shorter_than_the_longest_is_accepted():
 
 def test_grouped_query_attention_is_attention_with_repeated_keys_and_turned_queries():
     torch.manual_seed(0)
-    config = LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=2, vocabulary=8, sequence=6, ffn=8)
-    attention = DecoderAttention(config.decoder, window=None)
+    config = DecoderConfig(hidden=32, layers=1, heads=4, kv_heads=2, vocabulary=8, sequence=6, ffn=8)
+    attention = DecoderAttention(config, window=None)
     x = torch.randn(2, 6, 32)
     cosines, sines = rotary_tables(6, 8, 10_000.0)
     out = attention(x, (cosines, sines))
@@ -125,7 +125,7 @@ def test_rms_norm_is_that_of_torch():
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_fused_projections_compute_what_single_ones_do(kv_heads):
-    config = LlamaConfig(hidden=32, layers=2, heads=4, kv_heads=kv_heads, vocabulary=64, sequence=16, ffn=48)
+    config = DecoderConfig(hidden=32, layers=2, heads=4, kv_heads=kv_heads, vocabulary=64, sequence=16, ffn=48)
     single = make_module(config, "cpu", 0)
     fused = make_module(dataclasses.replace(config, fused_projections=True), "cpu", 1)
     weights = single.state_dict()

@@ -242,7 +242,7 @@ CLAIMS: tuple[Claim, ...] = (
     (
         "15",
         "with p = 8 a device has {} heads of queries and {} of keys",
-        lambda: [{4: "four"}[LLAMA.config.heads // 8], {1: "one"}[LLAMA.config.key_heads // 8]],
+        lambda: [{4: "four"}[LLAMA.config.heads // 8], {1: "one"}[LLAMA.config.kv_heads // 8]],
     ),
     ("16", "| 312 TFLOP/s | 260 GB/s | {:,} |", lambda: [round(312e12 / A100.bandwidth)]),
     ("16", "| 312 TFLOP/s | 25 GB/s | {:,} |", lambda: [round(312e12 / 25e9)]),

@@ -22,7 +22,7 @@ from alpa_explore.tracing.optimizers import OPTIMIZERS
 GIB = 2**30
 LLAMA = entry("llama-3-8b")
 P, WIDTH, FFN, BLOCKS = LLAMA.parameter_count, LLAMA.config.hidden, LLAMA.config.ffn, LLAMA.config.layers
-KEYS = LLAMA.config.key_heads * WIDTH // LLAMA.config.heads
+KEYS = LLAMA.config.kv_heads * WIDTH // LLAMA.config.heads
 """Width of keys."""
 TOKENS = 8192
 BLOCK = 2 * WIDTH**2 + 2 * WIDTH * KEYS + 3 * WIDTH * FFN

@@ -9,7 +9,7 @@ import alpa_explore as ax
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.plans.report.headline import headline
@@ -19,7 +19,7 @@ from alpa_explore.plans.report.summary import plan_report
 @cache
 def small() -> TrainingGraph:
     """Two blocks with the sizes of Llama 3.2 1B, and a small vocabulary."""
-    config = LlamaConfig(layers=2, hidden=2048, heads=32, kv_heads=8, vocabulary=2048, sequence=4096, ffn=8192)
+    config = DecoderConfig(layers=2, hidden=2048, heads=32, kv_heads=8, vocabulary=2048, sequence=4096, ffn=8192)
     inputs = make_inputs(config, 2, "meta", 0)
     return ax.capture(make_module(config, "meta", 0), inputs, precision="bfloat16")
 

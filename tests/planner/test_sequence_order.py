@@ -7,7 +7,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.planned_stage import PlannedOperators
 from alpa_explore.plans.rebuild import rebuild
@@ -19,7 +19,7 @@ from alpa_explore.sharding.rules.attention import HEAVY
 @cache
 def small() -> TrainingGraph:
     """A sample of 32k tokens in two blocks: with three heads, two devices share the sequence, or nothing."""
-    config = LlamaConfig(layers=2, hidden=768, heads=3, kv_heads=3, vocabulary=2048, sequence=32768, ffn=2048)
+    config = DecoderConfig(layers=2, hidden=768, heads=3, kv_heads=3, vocabulary=2048, sequence=32768, ffn=2048)
     return ax.capture(make_module(config, "meta", 0), make_inputs(config, 1, "meta", 0), precision="bfloat16")
 
 

@@ -6,7 +6,7 @@ from torch._higher_order_ops.scan import scan
 from torch.nn import functional
 
 from alpa_explore.models.catalog import build
-from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.routed_experts import routed_experts
 
@@ -226,9 +226,9 @@ def decoders(blocks):
     return {
         f"gpt of {blocks}": decoder(GPTConfig(**size)),
         f"fused gpt of {blocks}": decoder(GPTConfig(**size, attention="fused", tied=False)),
-        f"llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=4, ffn=64)),
-        f"tied llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, tied=True)),
-        f"fused llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, fused_projections=True)),
+        f"llama of {blocks}": decoder(DecoderConfig(**size, kv_heads=4, ffn=64)),
+        f"tied llama of {blocks}": decoder(DecoderConfig(**size, kv_heads=2, ffn=64, tied=True)),
+        f"fused llama of {blocks}": decoder(DecoderConfig(**size, kv_heads=2, ffn=64, fused_projections=True)),
     }
 
 

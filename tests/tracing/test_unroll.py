@@ -8,7 +8,7 @@ from torch import nn
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, ModelConfig, MoEConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig, ModelConfig, MoEConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.gpt import GPT
 from alpa_explore.models.transformer import FeedForward
@@ -36,7 +36,7 @@ def check_equal(unrolled_graph: TrainingGraph | None, whole: TrainingGraph) -> N
 
 
 TINY_FUSED = replace(TINY_GPT, attention="fused", tied=False, positions="rotary")
-TINY_LLAMA = LlamaConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32, sequence=8, ffn=32)
+TINY_LLAMA = DecoderConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32, sequence=8, ffn=32)
 
 
 TINY_OF_TODAY = [

@@ -9,7 +9,7 @@ from alpa_explore.figures.course.training.attention import ORDERS as ORDERS
 from alpa_explore.figures.course.training.attention import causal_shares as causal_shares
 from alpa_explore.figures.course.training.attention import ring_times
 from alpa_explore.models.catalog import llama
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 
 _LENGTHS = (8192, 16384, 32768, 65536, 131072)
 _MODELS = ("llama-3.2-1b", "llama-3.2-3b", "llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b")
@@ -23,7 +23,7 @@ class Long(NamedTuple):
     sequence: int
 
     @property
-    def config(self) -> LlamaConfig:
+    def config(self) -> DecoderConfig:
         """Its sizes."""
         return llama(self.model)
 
@@ -31,7 +31,7 @@ class Long(NamedTuple):
     def matrices(self) -> int:
         """Elements of the matrices of a block: multiply-adds of a token with them."""
         config = self.config
-        keys = config.hidden // config.heads * config.key_heads
+        keys = config.hidden // config.heads * config.kv_heads
         return 2 * config.hidden * (config.hidden + keys) + 3 * config.hidden * config.ffn
 
     @property

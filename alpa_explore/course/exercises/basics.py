@@ -13,7 +13,7 @@ from alpa_explore.figures.course.planning.message_sizes import half_bytes
 from alpa_explore.figures.course.planning.ways import WAYS, Way
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import DecoderConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.sharding.reshard import StepKind
 
 STATE_BYTES = 18
@@ -66,9 +66,9 @@ def _captured(samples: int, phase: Phase) -> int:
     return sum(o.flops for o in _graph(samples).operators if o.phase is phase and "mm" in o.kind)
 
 
-def _config(model: str) -> LlamaConfig | DecoderConfig:
+def _config(model: str) -> DecoderConfig:
     config = entry(model).config
-    assert isinstance(config, LlamaConfig | DecoderConfig)
+    assert isinstance(config, DecoderConfig)
     return config
 
 

@@ -13,7 +13,7 @@ from alpa_explore.figures.course.training.hidden import BlockSeconds, Overlap, o
 from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.models.catalog import entry, llama
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
 
@@ -25,7 +25,7 @@ class Heads(NamedTuple):
     degree: int
 
     @property
-    def config(self) -> LlamaConfig:
+    def config(self) -> DecoderConfig:
         """Its sizes."""
         return llama(self.model)
 
@@ -37,7 +37,7 @@ class Heads(NamedTuple):
     @property
     def keys(self) -> int:
         """Heads of keys, and as many of values, on a device."""
-        return max(self.config.key_heads // self.degree, 1)
+        return max(self.config.kv_heads // self.degree, 1)
 
 
 class Sums(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from alpa_explore.figures.course.training.memory import zero_bytes
@@ -25,17 +27,6 @@ class Replicas(NamedTuple):
     def bytes(self) -> float:
         """Of weights, gradients and optimizer state on a device."""
         return sum(zero_bytes(self.parameters, self.replicas, self.stage).values())
-
-
-class Budget(NamedTuple):
-    """A model whose parameters and their state may fill so much of a device."""
-
-    model: str
-    gibibytes: int
-
-    def enough(self, replicas: int) -> bool:
-        """Whether ZeRO-3 on so many replicas stays within it."""
-        return Replicas(self.model, replicas, 3).bytes <= self.gibibytes * 2**30
 
 
 class Full(NamedTuple):
@@ -77,11 +68,10 @@ class Full(NamedTuple):
         return [change for change in _CHANGES if self.bytes(change) <= _ROOM_GIB * 2**30]
 
 
-def _least_replicas(budget: Budget) -> int:
-    replicas = 1
-    while not budget.enough(replicas):
-        replicas += 1
-    return replicas
+def _least_replicas(budget: SimpleNamespace) -> int:
+    """Of ZeRO-3, with which the parameters of a model and their state fill no more than so much of a device."""
+    room = budget.gibibytes * 2**30
+    return next(replicas for replicas in count(1) if Replicas(budget.model, replicas, 3).bytes <= room)
 
 
 _FULL_MODELS = ("llama-3-8b", "qwen3-14b", "llama-2-7b", "llama-2-13b")

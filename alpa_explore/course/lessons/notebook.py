@@ -47,14 +47,16 @@ class Cell:
     @property
     def exercise(self) -> str:
         """The id of the exercise that the cell asks; '' where it asks none."""
-        call = _CALL.search(self.source) if self.kind == "code" else None
-        return call[1] if call else ""
+        return self._named(_CALL)
 
     @property
     def points(self) -> str:
         """The lesson whose points the cell shows; '' where it shows none."""
-        call = _POINTS.search(self.source) if self.kind == "code" else None
-        return call[1] if call else ""
+        return self._named(_POINTS)
+
+    def _named(self, call: re.Pattern[str]) -> str:
+        found = call.search(self.source) if self.kind == "code" else None
+        return found[1] if found else ""
 
     @property
     def headings(self) -> list[tuple[int, str]]:

@@ -59,8 +59,7 @@ class _Parser:
 
     def __init__(self, latex: str) -> None:
         self.latex = latex
-        self.tokens = [token for token in _TOKEN.findall(latex) if not token.isspace()]
-        self.raw = list(_TOKEN.findall(latex))
+        self.tokens: list[str] = _TOKEN.findall(latex)
         self.at = 0
 
     def error(self, found: str) -> CourseError:
@@ -71,6 +70,9 @@ class _Parser:
         )
 
     def peek(self) -> str | None:
+        """The next token that is no space; None at the end."""
+        while self.at < len(self.tokens) and self.tokens[self.at].isspace():
+            self.at += 1
         return self.tokens[self.at] if self.at < len(self.tokens) else None
 
     def next(self) -> str:
@@ -190,19 +192,12 @@ class _Parser:
         """The words between the next braces, with their spaces."""
         if self.next() != "{":
             raise self.error("a text without braces")
-        skipped, seen = self.at, 0
-        place = 0
-        while seen < skipped:  # the same place among the tokens with their spaces
-            seen += not self.raw[place].isspace()
-            place += 1
         words = []
-        while (token := self.raw[place]) != "}":
+        while self.at < len(self.tokens) and (token := self.tokens[self.at]) != "}":
             words.append(" " if token.isspace() else token.removeprefix("\\"))
-            place += 1
-            if place == len(self.raw):
-                raise self.error("a text without an end")
-        while self.next() != "}":
-            pass
+            self.at += 1
+        if self.next() != "}":
+            raise self.error("a text without an end")
         style = ' style="font-weight:bold"' if variant else ""
         return f"<mtext{style}>{escape(''.join(words)).replace(' ', '&#160;')}</mtext>"
 

@@ -1,6 +1,6 @@
 """Two plans beside each other: what changed, and what that did to time, memory and every stage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -30,7 +30,7 @@ from alpa_explore.plans.report.headline import against
 from alpa_explore.plans.report.tables import Row, stage_of_layer
 from alpa_explore.plans.report.text import pace_setter
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.questions.explain import COLLECTIVES, COMPUTE, UNKNOWN, mean_parts, time_parts
+from alpa_explore.questions.explain import COLLECTIVES, COMPUTE, UNKNOWN, mean_parts, time_parts, without_axes
 
 THIS = "this plan"
 _CUT = "cut differently"
@@ -219,16 +219,21 @@ def comparison_sentence(comparison: PlanComparison, other_name: str) -> str:
 def both_parts(comparison: PlanComparison) -> tuple[dict[str, float], dict[str, float]]:
     """(old, new): seconds of an iteration of the average device, or of a sample where the batches differ.
 
-    Collectives are summed over the mesh axes, which the plans may number differently. Where one plan does not know its
-    strategies, compute and collectives are one part in both.
+    Where one plan does not know its strategies, compute and collectives are one part in both.
     """
-    both = [mean_parts(time_parts(p)) for p in (comparison.old, comparison.new)]
-    unknown = any(UNKNOWN in parts for parts in both)
-    old, new = (
-        _merged(parts, 1 if comparison.equal_batches else p.global_batch, unknown=unknown)
-        for parts, p in zip(both, (comparison.old, comparison.new), strict=True)
-    )
+    plans = (comparison.old, comparison.new)
+    both = [without_axes(mean_parts(time_parts(p))) for p in plans]
+    if any(UNKNOWN in parts for parts in both):
+        both = [_together(parts) for parts in both]
+    samples = [1 if comparison.equal_batches else p.global_batch for p in plans]
+    old, new = ({name: s / n for name, s in parts.items()} for parts, n in zip(both, samples, strict=True))
     return old, new
+
+
+def _together(parts: Mapping[str, float]) -> dict[str, float]:
+    """Compute and collectives as one part, before the others."""
+    rest = {name: s for name, s in parts.items() if name not in (UNKNOWN, COMPUTE) and not name.startswith(COLLECTIVES)}
+    return {UNKNOWN: sum(s for name, s in parts.items() if name not in rest), **rest}
 
 
 def results(comparison: PlanComparison) -> list[tuple[str, str, str, str, int]]:
@@ -271,17 +276,6 @@ def stage_text(stage: PlanStage) -> str:
 def _row(about: str, what: str, before: str, now: str, **more: object) -> Row:
     plain = {"about": about, "what": what, "stage": None, "layer": None, "before": before, "now": now, "change": ""}
     return plain | more
-
-
-def _merged(parts: dict[str, float], samples: int, *, unknown: bool) -> dict[str, float]:
-    """The parts in seconds of a sample, without the mesh axes in the names of collectives."""
-    merged: dict[str, float] = {}
-    for name, seconds in parts.items():
-        collective = name.startswith(COLLECTIVES)
-        part = UNKNOWN if unknown and (collective or name == COMPUTE) else name
-        part = part.partition(", axis ")[0] if collective else part
-        merged[part] = merged.get(part, 0.0) + seconds / samples
-    return merged
 
 
 def _time_phrase(comparison: PlanComparison, other_name: str) -> str:

@@ -62,7 +62,9 @@ def parts_table(plan: Plan) -> list[Row]:
 
 def _where(plan: Plan, times: Sequence[explain.StageTime]) -> str:
     """'Devices spend 87.1 % of T on compute, 5.62 % on waits (bubble) and 5.12 % on collectives inside a node.'"""
-    shares = sorted(_shares(plan, times).items(), key=lambda part: -part[1])
+    total = plan.predicted.iteration_seconds
+    parts = [(name, seconds / total) for name, seconds in explain.without_axes(explain.mean_parts(times)).items()]
+    shares = sorted(parts, key=lambda part: -part[1])
     named = [
         f"{units.percent(share)}{' of T' if not place else ''} on {name}"
         for place, (name, share) in enumerate(shares[:3])
@@ -85,15 +87,6 @@ def _limit(plan: Plan) -> str:
         more = "; more memory would save nothing" if free else f"; more memory could save {units.percent(memory.gain)}"
     shorter = units.percent(binding.gain)
     return f"Besides computing, {binding.name} costs most: without it T would be {shorter} shorter{more}."
-
-
-def _shares(plan: Plan, times: Sequence[explain.StageTime]) -> dict[str, float]:
-    """Part -> its share of the time of all devices; collectives are summed over the mesh axes."""
-    shares: dict[str, float] = {}
-    for name, seconds in explain.mean_parts(times).items():
-        part = name.partition(", axis ")[0] if name.startswith(explain.COLLECTIVES) else name
-        shares[part] = shares.get(part, 0.0) + seconds / plan.predicted.iteration_seconds
-    return shares
 
 
 def _advice(plan: Plan) -> str:

@@ -10,21 +10,13 @@ A config with `periods` and `with_periods` consists of equal parts in sequence; 
 
 from typing import TypeAlias
 
-from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig, LlamaConfig
+from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig
 from alpa_explore.models.configs.huggingface import HuggingFaceConfig
 from alpa_explore.models.configs.images import DiTConfig, ViTConfig
 from alpa_explore.models.configs.paper import GPTConfig, MLPConfig, MoEConfig, WideResNetConfig
 
 ModelConfig: TypeAlias = (
-    GPTConfig
-    | LlamaConfig
-    | DecoderConfig
-    | MoEConfig
-    | ViTConfig
-    | DiTConfig
-    | WideResNetConfig
-    | MLPConfig
-    | HuggingFaceConfig
+    GPTConfig | DecoderConfig | MoEConfig | ViTConfig | DiTConfig | WideResNetConfig | MLPConfig | HuggingFaceConfig
 )
 
 __all__ = [
@@ -34,7 +26,6 @@ __all__ = [
     "GPTConfig",
     "HuggingFaceConfig",
     "LatentConfig",
-    "LlamaConfig",
     "MLPConfig",
     "MoEConfig",
     "ModelConfig",

@@ -1,4 +1,5 @@
-"""Decoders after Llama: Qwen3, Mixtral, DeepSeek-V3, GPT-OSS. One config; what a family lacks stays at its default.
+"""Llama and the decoders after it: Qwen3, Mixtral, DeepSeek-V3, GPT-OSS. One config; what a family lacks stays at its
+default, which is a Llama's.
 
 The values in catalog.json are those of Hugging Face's config.json of each model.
 """
@@ -10,42 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from alpa_explore.errors import OptionError
-from alpa_explore.models.configs.paper import GroupedKeys, LanguageModel, check_divides
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaConfig(GroupedKeys):
-    """A decoder with RMS norm, rotary positions, grouped-query attention and a gated MLP (SwiGLU); no biases.
-
-    OptionError where sizes do not divide.
-    """
-
-    ffn: int
-    """Width of the gated MLP, which has three matrices."""
-    tied: bool = False
-    """Whether the LM head is the token embedding's weight."""
-    fused_projections: bool = False
-    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
-    and NeMo compute them."""
-    rope_theta: float = 500_000.0
-    """Base of the rotary frequencies; no shape and no time depends on it."""
-
-    @property
-    def decoder(self) -> DecoderConfig:
-        """The same as a decoder with options."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "kv_heads"}
-        return DecoderConfig(family="Llama", kv_heads=self.key_heads, head=self.hidden // self.heads, **values)
-
-    @property
-    def parameter_count(self) -> int:
-        """Trainable elements."""
-        return self.decoder.parameter_count
-
-    @property
-    def description(self) -> str:
-        """One line for display."""
-        return self.decoder.description
-
+from alpa_explore.models.configs.paper import LanguageModel, check_divides
 
 WINDOW_PERIOD = 2
 """Of blocks with a window and blocks without, one each, as in GPT-OSS."""
@@ -109,11 +75,12 @@ class DecoderConfig(LanguageModel):
     OptionError where sizes do not divide.
     """
 
-    family: str
+    family: str = "Llama"
     """For display: 'Qwen3', 'Mixtral', …"""
-    kv_heads: int
-    head: int
-    """Size of a head of queries, keys and values; not used by latent attention."""
+    kv_heads: int = 0
+    """Heads of keys and values; 0 becomes `heads`."""
+    head: int = 0
+    """Size of a head of queries, keys and values; 0 becomes hidden / heads. Not used by latent attention."""
     ffn: int = 0
     """Width of the dense MLP; 0 where every block has experts."""
     tied: bool = False
@@ -129,13 +96,18 @@ class DecoderConfig(LanguageModel):
     clamped: bool = False
     """Whether SwiGLU is GPT-OSS's, with clamped inputs."""
     fused_projections: bool = False
-    """As of `LlamaConfig`; not with norms of heads."""
+    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
+    and NeMo compute them; not with norms of heads."""
     latent: LatentConfig | None = None
     experts: ExpertsConfig | None = None
     rope_theta: float = 10_000.0
     """Base of the rotary frequencies; no shape and no time depends on it."""
 
     def __post_init__(self) -> None:
+        if not self.head:
+            check_divides("hidden size", self.hidden, "heads", self.heads)
+            object.__setattr__(self, "head", self.hidden // self.heads)
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
         check_divides("number of heads", self.heads, "heads of keys and values", self.kv_heads)
         if (self.layers - self.dense_blocks) % self.period:
             raise OptionError(

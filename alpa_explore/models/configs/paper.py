@@ -59,30 +59,15 @@ class LanguageModel(Transformer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupedKeys(LanguageModel):
-    """One with fewer heads of keys and values than of queries, or as many. OptionError where sizes do not divide."""
-
-    kv_heads: int | None = None
-    """Heads of keys and values; None is `heads`."""
-
-    def __post_init__(self) -> None:
-        check_divides("hidden size", self.hidden, "heads", self.heads)
-        check_divides("number of heads", self.heads, "heads of keys and values", self.key_heads)
-
-    @property
-    def key_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.heads if self.kv_heads is None else self.kv_heads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GPTConfig(GroupedKeys):
+class GPTConfig(LanguageModel):
     """A decoder with pre-layer-norm and an MLP of two matrices. The defaults are the paper's; the other values make the
     GPTs of Megatron-LM, NeMo (Nemotron) and llm-foundry (MPT), and need fused attention.
 
     OptionError where sizes do not divide, or spelled-out attention is given what only the fused one has.
     """
 
+    kv_heads: int = 0
+    """Heads of keys and values; 0 becomes `heads`."""
     mlp_ratio: int = 4
     attention: Literal["spelled-out", "fused"] = "spelled-out"
     """Two products and a softmax, or `scaled_dot_product_attention`."""
@@ -96,8 +81,10 @@ class GPTConfig(GroupedKeys):
     """Whether linear layers have biases; layer norms always have one."""
 
     def __post_init__(self) -> None:
-        GroupedKeys.__post_init__(self)
-        paper = (None, True, None, "learned", "gelu", True)
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        check_divides("hidden size", self.hidden, "heads", self.heads)
+        check_divides("number of heads", self.heads, "heads of keys and values", self.kv_heads)
+        paper = (None, True, self.heads, "learned", "gelu", True)
         if self.attention == "spelled-out" and paper != (
             *(self.ffn, self.tied, self.kv_heads, self.positions, self.activation, self.bias),
         ):
@@ -110,7 +97,7 @@ class GPTConfig(GroupedKeys):
     @property
     def qkv_width(self) -> int:
         """Columns of the weight that makes queries, keys and values."""
-        return (self.heads + 2 * self.key_heads) * (self.hidden // self.heads)
+        return (self.heads + 2 * self.kv_heads) * (self.hidden // self.heads)
 
     @property
     def mlp_width(self) -> int:
@@ -129,7 +116,7 @@ class GPTConfig(GroupedKeys):
     @property
     def description(self) -> str:
         """One line for display."""
-        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
+        grouped = f" ({self.kv_heads} of keys)" if self.kv_heads != self.heads else ""
         return (
             f"GPT: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, "
             f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"

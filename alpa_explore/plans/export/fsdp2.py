@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from alpa_explore.models.catalog import entry, is_reference
-from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig
 from alpa_explore.plans.export.degrees import Limits, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading, note_shards, torch_schedule
 from alpa_explore.plans.report.parallelism import axis_uses
@@ -182,8 +182,6 @@ def fsdp2(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
 def _model(plan: PlanValue, limits: Limits) -> _Model:
     recipe = plan.model.recipe
     config = entry(recipe).config if recipe is not None and is_reference(recipe) else None
-    if isinstance(config, LlamaConfig):
-        config = config.decoder
     if isinstance(config, DecoderConfig):
         parts = replace(FAMILIES["decoder"], attention=config.latent is None and not config.fused_projections)
         return _Model(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.models.catalog import entry, is_reference
-from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig
 from alpa_explore.plans.export.degrees import Limit, Limits, PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
 from alpa_explore.plans.value import PlanValue
@@ -139,8 +139,6 @@ Arguments = Mapping[str, str]
 def model_arguments(plan: PlanValue) -> tuple[Arguments, tuple[Limit, ...]]:
     """The arguments, and what they do not say. Empty, with a limit, for a model that they cannot describe."""
     config = _config(plan.model.recipe)
-    if isinstance(config, LlamaConfig):
-        return _llama(config), ()
     if isinstance(config, DecoderConfig):
         return _decoder(config)
     if isinstance(config, GPTConfig) and config.positions == "learned":
@@ -159,7 +157,7 @@ def _config(recipe: str | None) -> object:
         return None
 
 
-def _common(config: GPTConfig | LlamaConfig | DecoderConfig) -> dict[str, str]:
+def _common(config: GPTConfig | DecoderConfig) -> dict[str, str]:
     return {
         "num-layers": str(config.layers),
         "hidden-size": str(config.hidden),
@@ -176,8 +174,8 @@ def _common(config: GPTConfig | LlamaConfig | DecoderConfig) -> dict[str, str]:
 def _gpt(config: GPTConfig) -> Arguments:
     arguments = {**_common(config), "ffn-hidden-size": str(config.mlp_width)}
     arguments |= {"position-embedding-type": "learned_absolute", "normalization": "LayerNorm"}
-    if config.key_heads != config.heads:
-        arguments |= {"group-query-attention": "", "num-query-groups": str(config.key_heads)}
+    if config.kv_heads != config.heads:
+        arguments |= {"group-query-attention": "", "num-query-groups": str(config.kv_heads)}
     if not config.bias:
         arguments["disable-bias-linear"] = ""
     if not config.tied:
@@ -185,23 +183,14 @@ def _gpt(config: GPTConfig) -> Arguments:
     return arguments
 
 
-def _after_llama(config: LlamaConfig | DecoderConfig, key_heads: int) -> dict[str, str]:
+def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:
     arguments = _common(config)
     arguments |= {"normalization": "RMSNorm", "position-embedding-type": "rope", "swiglu": ""}
     arguments |= {"rotary-base": str(int(config.rope_theta))}
-    if key_heads != config.heads:
-        arguments |= {"group-query-attention": "", "num-query-groups": str(key_heads)}
+    if config.latent is None and config.kv_heads != config.heads:
+        arguments |= {"group-query-attention": "", "num-query-groups": str(config.kv_heads)}
     if not config.tied:
         arguments["untie-embeddings-and-output-weights"] = ""
-    return arguments
-
-
-def _llama(config: LlamaConfig) -> Arguments:
-    return {**_after_llama(config, config.key_heads), "ffn-hidden-size": str(config.ffn), "disable-bias-linear": ""}
-
-
-def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:
-    arguments = _after_llama(config, config.kv_heads if config.latent is None else config.heads)
     experts, latent = config.experts, config.latent
     arguments["ffn-hidden-size"] = str(config.ffn or (experts.ffn if experts else 0))
     if config.bias:
@@ -210,9 +199,9 @@ def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:
         arguments["disable-bias-linear"] = ""
     if config.norm_heads:
         arguments["qk-layernorm"] = ""
-    if latent is None:
+    if latent is None and config.head != config.hidden // config.heads:
         arguments["kv-channels"] = str(config.head)
-    else:
+    elif latent is not None:
         arguments |= {
             "multi-latent-attention": "",
             "qk-layernorm": "",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, GPTConfig, LatentConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, GPTConfig, LatentConfig
 from alpa_explore.models.configs.decoder import WINDOW_PERIOD
 from alpa_explore.uniform_layouts.stages import Sizes
 
@@ -59,7 +59,7 @@ class Architecture(Sizes):
         sizes["sequence"] = sequence
         more: dict[str, Any] = {"kv_heads": self.kv_heads, "ffn": self.ffn, "tied": self.tied}
         if self.kind == "llama":
-            return LlamaConfig(**sizes, **more)
+            return DecoderConfig(**sizes, **more)
         plain = self.kind == "gpt"
         # The Megatron of 2021 and its fork spell attention out.
         spelled_out = software in SPELLED_OUT and plain and self.kv_heads == self.heads and self.tied
@@ -99,7 +99,7 @@ class Architecture(Sizes):
 
 SPELLED_OUT = ("megatron-v2", "megatron-deepspeed")
 """Software that computes attention by matrix products and a softmax."""
-ModelConfig = GPTConfig | LlamaConfig | DecoderConfig
+ModelConfig = GPTConfig | DecoderConfig
 
 
 def padded_vocabulary(vocabulary: int, tensor: int, software: str) -> int:

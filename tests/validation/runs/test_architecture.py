@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig
 from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.machines import precision_of
 
@@ -36,7 +36,7 @@ def test_a_config_is_that_of_the_model_with_fewer_blocks_or_padded_words() -> No
     assert LLAMA_8B.config(8192).parameter_count == entry("llama-3-8b").parameter_count
     short = LLAMA_8B.config(4096, layers=2, vocabulary=128512)
     assert (short.layers, short.vocabulary, short.sequence) == (2, 128512, 4096)
-    assert isinstance(short, LlamaConfig)
+    assert isinstance(short, DecoderConfig)
     gpt = GPT_175B.config(2048)
     assert isinstance(gpt, GPTConfig)
     assert (gpt.attention, gpt.positions, gpt.bias) == ("fused", "learned", True)

@@ -30,7 +30,7 @@ def kept_bytes(
 ) -> dict[str, float]:
     """Bytes of a block on a device, by part."""
     config = llama(model)
-    hidden, keys = config.hidden, config.hidden // config.heads * config.key_heads
+    hidden, keys = config.hidden, config.hidden // config.heads * config.kv_heads
     whole = 1 / degree if sums == SUMS[1] else 1.0
     each = {
         "block input": 2 * hidden * whole,

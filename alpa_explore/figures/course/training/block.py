@@ -53,7 +53,7 @@ def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     """By the kernels and collectives of the cost model, on `2x8:h100`."""
     config, cluster = llama("llama-3-8b"), Cluster.parse("2x8:h100")
     hidden, inner, head = config.hidden, config.ffn // degree, config.hidden // config.heads
-    heads, keys = config.heads // degree, max(config.key_heads // degree, 1)
+    heads, keys = config.heads // degree, max(config.kv_heads // degree, 1)
 
     def product(n: float, k: float) -> float:
         flops, moved = 2.0 * tokens * n * k, float(_BYTES * (tokens * k + k * n + tokens * n))
