@@ -41,6 +41,7 @@ STEPS_IN_A_LAUNCH = 10
 DEPTHWISE_BYTES = 0.97
 """Bytes for each FLOP of a depthwise convolution, at the bandwidth of the memory. Fitted to a ConvNeXt on an H100."""
 PASSES_AGAIN = {
+    "aten.binary_cross_entropy_with_logits": 8 / 3,
     "aten._native_batch_norm_legit_functional": 1 / 2,
     "aten.native_batch_norm": 1 / 2,
     "aten.native_batch_norm_backward": 2 / 3,
@@ -50,8 +51,8 @@ PASSES_AGAIN = {
     "aten._log_softmax": 1.0,
     "aten._log_softmax_backward_data": 2 / 3,
 }
-"""Share of its bytes that a kernel of PyTorch reads again: forward its input, of a long softmax twice; backward input
-and gradient."""
+"""Share of its bytes that PyTorch moves again: forward its input, of a long softmax twice; backward input and gradient.
+Binary cross entropy is four kernels, which move eleven numbers for three."""
 EXPERT_LAUNCHES = 20
 """Kernels around the grouped products of routed experts, in a pass."""
 EXPERT_STEPS = {

@@ -22,7 +22,10 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
         "written": [[w.name, w.tensor, w.value] for w in graph.written],
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
-            [o.name, o.kind, o.phase.value, *dump_call(o), o.flops, o.bytes_accessed, o.forward, o.module, o.source]
+            [
+                *(o.name, o.kind, o.phase.value, *dump_call(o), o.flops, o.bytes_accessed, o.forward, o.module),
+                *(o.source, o.in_place),
+            ]
             for o in graph.operators
         ],
         "parameters": [asdict(p) for p in graph.parameters],
@@ -37,7 +40,8 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
     )
     operators = []
     for i, row in enumerate(stored["operators"]):
-        name, kind, phase, *stored_call, flops, moved, forward, module, source = row
+        name, kind, phase, *stored_call = row[:7]
+        flops, moved, forward, module, source, *in_place = row[7:]  # files of earlier versions lack the last
         call = load_call(*stored_call)
         operators.append(
             Operator(
@@ -52,6 +56,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
                 forward=forward,
                 module=module,
                 source=source,
+                in_place=bool(in_place and in_place[0]),
             )
         )
     parts = {

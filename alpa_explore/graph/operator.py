@@ -124,6 +124,8 @@ class Operator:
     """Bytes read and written by a kernel of this operator; 0 for views."""
     launches: int = 1
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
+    in_place: bool = False
+    """Whether PyTorch writes the result into the memory of the first input."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
     fused: FusedKernel | None = None

@@ -232,6 +232,8 @@ def assign_layers_each(
     if software.fuses_pointwise:
         graph = fuse(graph, layer_of, named=plain)
     storage = _storage(graph, parts=plain)
+    if plain and not software.fuses_pointwise:
+        storage = _written_in_place(graph, layer_of, storage)
     num_layers = max(layer_of_forward) + 1
     operator_names = {o.name for o in graph.operators}
     constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)
@@ -339,6 +341,26 @@ def _storage(graph: TrainingGraph, *, parts: bool) -> tuple[int, ...]:
             for tensor in operator.outputs:
                 storage[tensor] = storage[operator.inputs[0]]
     return tuple(storage)
+
+
+def _written_in_place(graph: TrainingGraph, layer_of: Sequence[int], storage: tuple[int, ...]) -> tuple[int, ...]:
+    """`storage` where what a layer writes in place has the memory of what was there, which nothing else reads then."""
+    last_read: dict[int, int] = {}
+    """Storage tensor -> the last operator that reads it or a view of it, but to write into it."""
+    for operator in graph.operators:
+        for tensor in operator.inputs[operator.in_place :]:
+            last_read[storage[tensor]] = operator.index
+    instead: dict[int, int] = {}
+    for operator in graph.operators:
+        if not operator.in_place or operator.phase is Phase.UPDATE:
+            continue
+        source, made = storage[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+        there = graph.tensors[instead.get(source, source)]
+        own = there.producer is not None and layer_of[there.producer] == layer_of[operator.index]
+        fits = there.kind is TensorKind.VALUE and there.bytes >= made.bytes
+        if own and fits and last_read.get(source, -1) <= operator.index:
+            instead[made.index] = there.index
+    return tuple(instead.get(base, base) for base in storage)
 
 
 def _contributions(graph: TrainingGraph, gradient: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ held for the backward pass is freed behind the last backward operator that reads
 reader. Autograd computes the backward operators of one forward operator together: what they read, and the gradients
 that they make, are alive until the last of them has run; what a formula needs on the way is alive until its gradient is
 there, and in a backward pass that the model writes itself until its last reader. Memory that autograd keeps for its
-shape alone is freed with them, too. A new value of a buffer is in that buffer.
+shape alone is freed with them, too. The loss is alive to the end. A new value of a buffer is in that buffer.
 A compiled kernel runs as soon as what it reads is there, and what torch.compile makes
 of a backward pass returns all gradients of weights at its end; where parts are recomputed, the operators of its kernels
 run one after another. The workspace is what a microbatch takes at its peak, above what it holds when its forward pass
@@ -118,6 +118,7 @@ def _found(stage: StageGraph) -> Intervals:
     else:
         ends = _ends_with_nodes(stage, nodes, execution, tensors, starts, ends)
         _sum_over_uses(stage, tensors, starts, ends)
+        ends[tensors == stage.layered.storage[stage.layered.graph.loss]] = len(nodes) - 1
     returned = np.isin(tensors, list(stage.layered.returned))
     ends[held & ((nodes[ends] < 0) | returned)] = len(nodes) - 1
     needed, begins, last = _workspaces(stage)

@@ -103,6 +103,8 @@ _NONLINEAR = tuple(
     where.Scalar where.ScalarOther where.ScalarSelf where.self zeros_like.default
     """.split()
 )
+_LOSSES = "mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy"
+"""Of each number: traces split off the mean and the sum."""
 _OPTIMIZERS = ("optimizer.adam", "optimizer.adamw", "optimizer.sgd", "optimizer.sgd_momentum")
 
 RULES = {
@@ -110,5 +112,7 @@ RULES = {
     **{f"aten.{kind}": linear for kind in _LINEAR},
     **{f"aten.{kind}": bilinear for kind in _BILINEAR},
     **{f"aten.{kind}": each_dim for kind in _NONLINEAR},
+    **{f"aten.{loss}{part}.default": each_dim for loss in _LOSSES.split() for part in ("", "_backward")},
+    "aten.binary_cross_entropy_with_logits.default": each_dim,
     **dict.fromkeys(_OPTIMIZERS, each_dim),
 }

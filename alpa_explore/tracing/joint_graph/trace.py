@@ -3,9 +3,9 @@
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
 Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.functions`), and
 so do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`).
-Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
-compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that
-heads can be sharded.
+Two groups of operators are decomposed: losses, into what is computed for each number and the mean of that, and calls of
+attention that the operator does not compute, into products and a softmax. Products over merged batch dims get their
+batch dims back (`unmerge`), so that heads can be sharded. A trace has no writes: those of PyTorch are noted.
 
 `flex_attention` has no backward pass on CPUs, where all tensors of a capture are, without a compiler. A call without a
 change of its scores is attention with the block mask as a mask of all scores: one operator (`attention_calls`). Others
@@ -23,9 +23,8 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor, fx, nn
-from torch._decomp import get_decompositions
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.functional_tensor import FunctionalTensor
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn import functional
@@ -33,6 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as library
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.graph.counts import is_view
 from alpa_explore.tracing.autocast import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
@@ -103,19 +103,62 @@ Run = Callable[[Sequence[Tensor]], tuple[Tensor, Mapping[int, Tensor], Sequence[
 returns beside its loss."""
 
 aten = torch.ops.aten
-DECOMPOSED = (
-    aten.mse_loss,
-    aten.mse_loss_backward,
-    aten.smooth_l1_loss,
-    aten.smooth_l1_loss_backward,
-    aten.huber_loss,
-    aten.huber_loss_backward,
-    aten.binary_cross_entropy,
-    aten.binary_cross_entropy_backward,
-    aten.binary_cross_entropy_with_logits,
+
+
+def _of_each_number(loss: torch._ops.OpOverload) -> Callable[..., Any]:
+    """A loss, or its gradient, of each number by itself, with the mean or sum of the numbers behind it, or before it.
+
+    PyTorch's kernel divides by the elements that it sees, which is wrong on a shard of the batch: DTensor gives wrong
+    gradients, without an error.
+    """
+    names = [argument.name for argument in loss._schema.arguments]
+
+    def split(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        reduction = given.pop("reduction", 1)
+        if not reduction:
+            return NotImplemented
+        if (gradient := given.get("grad_output")) is None:
+            each = loss(**given, reduction=0)
+            return each.mean() if reduction == 1 else each.sum()
+        given["grad_output"] = gradient / given["self"].numel() if reduction == 1 else gradient
+        return loss(**given, reduction=0)
+
+    return split
+
+
+_LOGITS = aten.binary_cross_entropy_with_logits.default
+_IN_OWN_MEMORY = (
+    aten.mse_loss.default,
+    aten.smooth_l1_loss.default,
+    aten.soft_margin_loss.default,
+    aten.binary_cross_entropy.default,
 )
-"""Losses whose mean-reduced backward is wrong on a shard of the batch: it divides by the local number of elements.
-DTensor gives wrong gradients for them, without an error."""
+"""Losses of which the mean or sum is the first number in the memory of the loss of each."""
+_LOSSES = (
+    *_IN_OWN_MEMORY,
+    _LOGITS,
+    aten.huber_loss.default,
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+    aten.soft_margin_loss_backward.default,
+    aten.binary_cross_entropy_backward.default,
+    aten.huber_loss_backward.default,
+)
+_INTO_ZEROS = (
+    aten.index_add.default,
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    aten.scatter_add.default,
+    aten.scatter.src,
+)
+_SCATTERS = (
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.diagonal_scatter.default,
+    aten.as_strided_scatter.default,
+)
+"""What a trace makes of a write into a view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +180,8 @@ class JointGraph:
     """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
     own_backward: Mapping[int | None, str]
     """seq_nr of a call of a torch.autograd.Function -> 'file.py:123', where the model writes its backward pass."""
+    in_place: frozenset[str]
+    """Names of the nodes that PyTorch computes in the memory of their first argument."""
 
 
 class _Step(nn.Module):
@@ -199,18 +244,45 @@ def as_traced() -> Iterator[None]:
 
 def _trace_once(run: Run, tensors: Sequence[Tensor]) -> JointGraph:
     accumulates: dict[fx.Node, int] = {}
+    in_place: set[str] = set()
     with ExitStack() as stack:
         stack.enter_context(as_traced())
+        stack.enter_context(_noting_writes(in_place))
         step = _Step(run, accumulates)
         joint = aot_export_joint_with_descriptors(
             stack,
             step,
             (list(tensors),),
-            decompositions=get_decompositions(DECOMPOSED),  # type: ignore[arg-type]  # accepts packets of overloads too
+            decompositions={loss: _of_each_number(loss) for loss in _LOSSES},
             _disable_torch_fn_metadata_mode=True,
         )
         unmerge_batches(joint.graph_module)
-        return _read(joint.graph_module, len(tensors), accumulates, step)
+        in_place |= _unseen_writes(joint.graph_module)
+        return _read(joint.graph_module, len(tensors), accumulates, step, frozenset(in_place))
+
+
+@contextmanager
+def _noting_writes(in_place: set[str]) -> Iterator[None]:
+    """While this is entered, the nodes that stand for a write into the first argument, by the model or by a formula of
+    autograd, are noted `in_place`."""
+    dispatch = FunctionalTensorMode.__torch_dispatch__
+
+    def noting(mode: FunctionalTensorMode, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = dispatch(mode, function, types, args, kwargs)
+        if args and made is args[0] and torch.Tag.inplace_view not in function.tags:
+            node: Any = _node(made)
+            while node is not None and is_view(str(node.target)):
+                # The view of a tensor that was made anew, with what was written in its place.
+                node = node.args[0]
+                if node.target in _SCATTERS:
+                    in_place.add(node.name)
+                    node = node.args[1]
+            if node is not None:
+                in_place.add(node.name)
+        return made
+
+    with patch.object(FunctionalTensorMode, "__torch_dispatch__", noting):
+        yield
 
 
 @contextmanager
@@ -230,7 +302,29 @@ def _plain_kernels() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(one_dnn)
 
 
-def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], step: _Step) -> JointGraph:
+def _unseen_writes(module: fx.GraphModule) -> set[str]:
+    """The nodes that PyTorch computes in the memory of their first argument, but not in a trace: means and sums in
+    kernels of losses, gradients that the engine of autograd adds to those that are there, and what formulas write into
+    tensors of their own, which they leave out for tensors of other classes (`areAnyTensorSubclassLike`)."""
+    found = set()
+    losses, own = {str(loss) for loss in _IN_OWN_MEMORY}, (aten.mul.Tensor, aten.sub.Tensor, aten.div.Tensor)
+    of_logits = {node.meta["seq_nr"] for node in module.graph.find_nodes(op="call_function", target=_LOGITS)}
+    for node in module.graph.nodes:
+        if node.meta.get("partitioner_tag") != "is_backward":
+            if node.target in (aten.mean.default, aten.sum.default) and str(node.meta.get("original_aten")) in losses:
+                found.add(node.name)
+        elif node.meta.get("is_gradient_acc"):
+            found |= {node.name} if node.target is aten.add.Tensor else set()
+        elif node.meta.get("seq_nr") in of_logits:
+            found |= {node.name} if node.target in own and node.args[0].target is not aten.sigmoid.default else set()
+        elif node.target in _INTO_ZEROS:
+            found.add(node.name)
+    return found
+
+
+def _read(
+    module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], step: _Step, in_place: frozenset[str]
+) -> JointGraph:
     """Identify inputs, loss and gradients by the descriptors that AOTAutograd puts on placeholders and outputs."""
     inputs: dict[int, fx.Node] = {}
     tangent = None
@@ -267,6 +361,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], s
         returned=step.returned,
         accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
         own_backward=step.own_backward,
+        in_place=in_place,
     )
 
 

@@ -198,6 +198,7 @@ class _GraphBuilder:
                 flops=operator_flops(draft.kind, read, written, arguments, values, fakes),
                 bytes_accessed=counts.bytes_accessed(draft.kind, read, written, arguments),
                 launches=counts.launches(draft.kind, read, arguments),
+                in_place=draft.in_place,
                 forward=forward,
                 module=draft.module if forward is None else self.operators[forward].module,
                 source=(

@@ -41,7 +41,7 @@ def draft(joint: JointGraph) -> Drafts:
             assert isinstance(parts, tuple)
             drafts.values[node] = parts[node.args[1]]
         elif node.op == "call_function":
-            _draft_call(drafts, node)
+            _draft_call(drafts, node, node.name in joint.in_place)
     return drafts
 
 
@@ -93,7 +93,7 @@ def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
     drafts.add(_written(key, LITERAL, arguments, value, backward=False), [value])
 
 
-def _draft_call(drafts: Drafts, node: fx.Node) -> None:
+def _draft_call(drafts: Drafts, node: fx.Node, in_place: bool) -> None:
     place = node.meta.get("custom", {})
     module, source = place.get(MODULE, ""), place.get(SOURCE, "")
     where = f"module {module or '(the model itself)'}, {source or 'source unknown'}"
@@ -141,6 +141,7 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
             sequence=node.meta.get("seq_nr"),
             module=module,
             source=source,
+            in_place=in_place and bool(read),
         ),
         outputs,
     )

@@ -41,6 +41,8 @@ class Draft:
     """Autograd's sequence number; a backward operator has that of its forward operator."""
     module: str
     source: str
+    in_place: bool = False
+    """Whether PyTorch writes the result into the memory of the first argument."""
 
     @property
     def inputs(self) -> tuple[TracedTensor, ...]:
