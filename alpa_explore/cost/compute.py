@@ -66,16 +66,20 @@ def formula_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
     return np.array([_by_roofline(device, kernel) for kernel in kernels], dtype=np.float64)
 
 
-def least_seconds(device: Device, kernel: Kernel) -> float:
-    """A lower bound on the seconds of every kernel with at least the FLOPs and bytes of `kernel`.
+def least_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
+    """For each kernel a lower bound on the seconds of every one with at least its FLOPs and bytes, shape [kernels].
 
     It equals `compute_seconds` unless the device has a measured curve, on which a larger product may be faster, or
     timed kernels, of which the one that is fastest beside its formula lowers all bounds.
     """
     if device.measured is not None:
-        return least_factor(device, formula_seconds) * least_seconds(replace(device, measured=None), kernel)
-    if device.kernels is not None or not (kernel.matrix and device.matmul_curve):
-        return compute_seconds(device, kernel)
+        return least_factor(device, formula_seconds) * least_seconds(replace(device, measured=None), kernels)
+    if device.kernels is not None or not device.matmul_curve:
+        return formula_seconds(device, kernels)
+    return np.array([_least_by_curve(device, k) if k.matrix else _by_roofline(device, k) for k in kernels])
+
+
+def _least_by_curve(device: Device, kernel: Kernel) -> float:
     one, peak = _of_one_step(kernel), device.peak(kernel.dtype)
     larger = [flops / (peak * share) for flops, share in device.matmul_curve if flops >= one.flops]
     arithmetic = min([arithmetic_seconds(device, one), *larger])

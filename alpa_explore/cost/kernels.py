@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alpa_explore.cluster.precisions import RECIPES
+from alpa_explore.cost.tuning import ATTENTION_BLOCK
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_options, matrix_shapes, packet
 from alpa_explore.sharding.rules.attention import CONTEXT, RING, RING_ZIGZAG, ULYSSES
@@ -52,6 +53,16 @@ class KernelKind(enum.StrEnum):
     """Pointwise operators, reductions, data movement: memory traffic."""
     UPDATE = "update"
     """The step of an optimizer: memory traffic, of one fused kernel in any software."""
+
+
+_ATTENTION = {
+    KernelKind.ATTENTION,
+    KernelKind.ATTENTION_BACKWARD,
+    KernelKind.MASKED_ATTENTION,
+    KernelKind.MASKED_ATTENTION_BACKWARD,
+}
+_FILLING = 1 << 30
+"""Rows, columns or queries that fill all tiles and processors."""
 
 
 class KernelName(NamedTuple):
@@ -235,6 +246,17 @@ def local_sizes(
     if CONTEXT & set(strategy.factors):
         sizes = sizes_in_context(sizes, strategy.factors, mesh_shape)
     return sizes_in_window(operator, sizes)
+
+
+def most_efficient_sizes(whole: Kernel) -> Sizes:
+    """Sizes with which a kernel is at least as fast, for its FLOPs, as a device's share of `whole`, however it is
+    divided. The depth of a product and the keys of attention are divided or not; all else may fill tiles and
+    processors. NO_SIZES for products in batches: a device that has one of them has a single product."""
+    count, _, columns, depth = whole.sizes
+    if whole.kind in _ATTENTION:
+        return count, _FILLING, math.ceil(columns / ATTENTION_BLOCK) * ATTENTION_BLOCK, depth
+    single = count == 1 or whole.kind is KernelKind.GROUPED_PRODUCT
+    return (1, _FILLING, _FILLING, depth) if single and depth else NO_SIZES
 
 
 def local_shapes(

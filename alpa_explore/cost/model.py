@@ -26,6 +26,7 @@ from alpa_explore.cost.kernels import (
     local_sizes,
     product_sizes,
     routed_bytes,
+    sizes_in_window,
 )
 from alpa_explore.cost.measured import can_run, is_measured, kernel_name
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
@@ -429,6 +430,17 @@ def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:
 def _moved_whole(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The inputs and outputs of an operator without the table of a gather, of which it reads a few rows."""
     return (*inputs[packet(operator.kind) in GATHERS :], *outputs)
+
+
+def whole_kernel(operator: Operator, tensors: Sequence[Tensor]) -> Kernel:
+    """The work of one device for an operator that is not divided."""
+    inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
+    heavy, sizes = splits_for(operator, tensors).heavy, NO_SIZES
+    if heavy:
+        shapes = ([t.shape for t in side] for side in (inputs, outputs))
+        sizes = sizes_in_window(operator, product_sizes(operator, *shapes))
+    moved = float(sum(t.bytes for t in _moved_whole(operator, inputs, outputs)))
+    return _kernel(operator, inputs, outputs, heavy, (1.0, moved, sizes, None))
 
 
 def _kernel(

@@ -44,7 +44,7 @@ def least_time(stages: StagePricing) -> LeastTime:
     """The bounds, for stages of which none is priced (`search.profile_stages.unpriced_stages`)."""
     costs, query = stages.costs(given_up=True), stages.query
     work, over = _least_work(stages.lower_bounds, query)
-    of_pipelines = min(asked.least_seconds(costs) for asked in query.each(stages.num_layers))
+    of_pipelines = min(asked.least_seconds(costs, alone=alone) for asked, alone in query.of_depths(stages.num_layers))
     seconds = max(work, of_pipelines) * (1.0 - PROVEN)
     return LeastTime(seconds=seconds, over_bytes=over if seconds < math.inf else max(over, least_over(stages)))
 

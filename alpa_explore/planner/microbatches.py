@@ -150,9 +150,10 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
 def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resources) -> Plan:
     """The best plan over all B that divide the global batch.
 
-    Each B with a bound below the best T so far is planned with the stages that a pipeline wants, the lowest bound
-    first; then those that may be the best, by their bound or within `ALIKE` of it, with all stages. Where none fits,
-    the one that lacks least by the lower bounds is planned, and those that may lack less.
+    The stages that a pipeline wants are priced, always of the B with the lowest bound by then, until the bounds of all
+    others exceed the best T of a plan of such stages. Then those B that may be the best, by their bound or within
+    `ALIKE` of it, are planned with all stages. Where none fits, the one that lacks least by the lower bounds is
+    planned, and those that may lack less.
     """
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[len(counts) // 2], leanest=counts[-1])
@@ -161,14 +162,21 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
     best: Plan | None = None
     wanted: Plan | None = None
     try:
-        for count in sorted(least, key=lambda b: least[b].seconds):
+        waiting = set(least)
+        while waiting:
+            count = min(waiting, key=lambda b: least[b].seconds)
+            others = min((least[b].seconds for b in waiting - {count}), default=math.inf)
             known = math.inf if wanted is None else wanted.predicted.iteration_seconds
             seconds, plan = least[count].seconds, None
             if seconds <= known and seconds < math.inf:
                 named, (of_count, stages) = _named(resources, count), ready[count]
                 of_count = of_count._replace(clock=Clock(named.progress))  # its own plan counts none of this
-                bound, plan = plan_of_wanted(of_count, stages, named, below=known, proven=False)
+                below = min(known, others)
+                bound, plan = plan_of_wanted(of_count, stages, named, below=below, proven=False)
                 seconds = max(seconds, bound)
+                if plan is None and below < seconds <= known and seconds < math.inf:  # now another B is to be asked
+                    least[count] = replace(least[count], seconds=seconds)
+                    continue
                 # Turns that do not fit with these choices, or in fewer stages, may with leaner ones.
                 if plan is not None and (plan.interleaved or not plan.schedules):
                     seconds = max(seconds, (1 - ALIKE) * plan.predicted.iteration_seconds)
@@ -176,6 +184,7 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
                 wanted = plan if plan is not None and plan.predicted.iteration_seconds < known else wanted
                 if seconds == math.inf:  # what it lacks is known better now
                     least[count] = replace(least[count], over_bytes=least_over(stages))
+            waiting.discard(count)
             least[count] = replace(least[count], seconds=seconds)
             if seconds > known:
                 ready.pop(count, None)

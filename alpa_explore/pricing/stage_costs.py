@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -122,6 +122,13 @@ class StageCosts:
     """What bounds the choices of stages that were not searched to the end, on some logical mesh or in some version,
     because lower bounds exclude them from the best pipeline at the requested B. The candidates of such a stage are
     none, or lack choices that use less memory."""
+
+    def of_depth(self, *, alone: bool) -> StageCosts:
+        """The costs of pipelines of one stage (`alone`), or of several."""
+        whole = 0, self.num_layers - 1
+        candidates = {cell: of_cell for cell, of_cell in self.candidates.items() if (cell[:2] == whole) == alone}
+        bounds = {cell: of_cell for cell, of_cell in self.bounds.items() if (cell[:2] == whole) == alone}
+        return replace(self, candidates=candidates, bounds=bounds)
 
     @property
     def recomputes(self) -> bool:

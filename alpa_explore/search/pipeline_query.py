@@ -115,13 +115,21 @@ class PipelineQuery:
         free = self.options if self.options.paper else replace(self.options, communication=False)
         return best_pipeline(costs, self.cluster, free, self.num_microbatches, bound=True).total_seconds
 
-    def least_seconds(self, costs: StageCosts) -> float:
-        """T of every pipeline, at least. Of unlike stages T may be less than Eq. 2: the slowest one runs forward passes
-        while it waits for the first gradients. It has to run for all B microbatches, so with P stages T is no less than
-        B / (B + P − 1) of Eq. 2; where that says less, the share is taken to be that of `BELOW_THE_OBJECTIVE`."""
+    def of_depths(self, layers: int) -> list[tuple[PipelineQuery, bool]]:
+        """(query, whether a pipeline is one stage) of all pipelines under the schedules that are compared. One stage is
+        the same under every schedule, and 1F1B holds least."""
+        each = self.each(layers)
+        return [(each[0], True), *((query, False) for query in each)]
+
+    def least_seconds(self, costs: StageCosts, *, alone: bool) -> float:
+        """T of every pipeline of one stage (`alone`), or of several, at least. That of one stage is Eq. 2. Of several
+        that are unlike T may be less: the slowest one runs forward passes while it waits for the first gradients. It
+        has to run for all B microbatches, so with P stages T is no less than B / (B + P − 1) of Eq. 2; where that says
+        less, the share is taken to be that of `BELOW_THE_OBJECTIVE`."""
         most, b = min(costs.num_layers, self.cluster.devices), self.num_microbatches
         share = max(1.0 - BELOW_THE_OBJECTIVE, b / (b + most - 1))
-        return (1.0 if self.options.paper else min(share, self.least_share)) * self.bound(costs)
+        exact = alone or self.options.paper
+        return (1.0 if exact else min(share, self.least_share)) * self.bound(costs.of_depth(alone=alone))
 
     def gap(self, costs: StageCosts) -> float:
         """By what share, at most, the best pipeline that is known is slower than the best one, under whichever of the

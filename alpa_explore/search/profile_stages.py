@@ -113,18 +113,19 @@ def profile_wanted(
     No candidates where the bound exceeds `below` seconds, a stage cannot be composed, or a proof that is asked for is
     missing: then `profile_stages` is to be asked. CancelledError as from there."""
     query = pricing.query
-    bounds, bound = dict.fromkeys(query.each(pricing.num_layers), 0.0), 0.0
+    bounds, bound = dict.fromkeys(query.of_depths(pricing.num_layers), 0.0), 0.0
     try:
         while True:
             costs = pricing.costs(given_up=True)
             # The bound of a schedule only rises: the lowest one that is up to date is the lowest of all.
-            known = dict[PipelineQuery, float]()
+            known = set[tuple[PipelineQuery, bool]]()
             while (best := min(bounds, key=lambda asked: bounds[asked])) not in known:
-                known[best] = bounds[best] = best.least_seconds(costs)
+                bounds[best] = best[0].least_seconds(costs, alone=best[1])
+                known.add(best)
             bound = bounds[best] * (1.0 - PROVEN)
             if bound > below:
                 return bound, None
-            if not pricing.price(best.open_stages(costs)):
+            if not pricing.price(best[0].open_stages(costs.of_depth(alone=best[1]))):
                 # Without a proof by a solver, leaner choices for turns: the fastest often do not fit together.
                 pricing.price_turns(resolve_each(pricing, query), _first(query) if proven else Search.COMPOSED)
                 if proven and pricing.gap() > TOLERANCE:

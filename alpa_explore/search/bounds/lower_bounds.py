@@ -16,9 +16,9 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh, Submesh
 from alpa_explore.cost.compute import least_seconds
-from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
+from alpa_explore.cost.kernels import Kernel, most_efficient_sizes
+from alpa_explore.cost.model import whole_kernel
 from alpa_explore.graph import Operator
-from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.search.bounds.least_bytes import least_bytes
@@ -32,7 +32,7 @@ class LowerBounds:
         self.layered, self.devices = layered, devices
         self.least_bytes = least_bytes(layered, devices[0].software)
         """Of every layer range, as that has it."""
-        self._least: dict[tuple[int, int, int, int], float] = {}
+        self._least: dict[tuple[bytes, int, int], Floats] = {}
         self._shares: dict[LogicalMesh, Floats] = {}
         """The least seconds of the layers before each one, and of all."""
 
@@ -40,8 +40,7 @@ class LowerBounds:
         """A lower bound on the seconds of every choice for layers first..last."""
         if mesh not in self._shares:
             layers, numbers, times = self._work
-            least = [self._seconds_on(n, d, mesh) for n, d in enumerate(self._dividing(mesh).tolist())]
-            by_layer = np.bincount(layers, np.array(least)[numbers] * times, minlength=self.layered.num_layers)
+            by_layer = np.bincount(layers, self._least_on(mesh)[numbers] * times, minlength=self.layered.num_layers)
             self._shares[mesh] = np.concatenate([np.zeros(1), by_layer.cumsum()])
         share = self._shares[mesh]
         return float(share[last + 1] - share[first])
@@ -65,13 +64,16 @@ class LowerBounds:
         flops = np.array([o.flops for o in self._distinct])[numbers] * times
         return max(float(flops.sum() / (flops * mesh.devices / self._dividing(mesh)[numbers]).sum()) for mesh in meshes)
 
-    def _seconds_on(self, number: int, dividing: int, mesh: LogicalMesh) -> float:
-        """The least seconds of a distinct operator of which so many devices divide the FLOPs."""
-        key = number, dividing, mesh.devices, mesh.kind
+    def _least_on(self, mesh: LogicalMesh) -> Floats:
+        """The least seconds of each distinct operator."""
+        dividing = self._dividing(mesh)
+        key = dividing.tobytes(), mesh.devices, mesh.kind
         if key not in self._least:
-            whole = self._kernels[number]
-            shard = replace(whole, flops=whole.flops / dividing, bytes_accessed=whole.bytes_accessed / mesh.devices)
-            self._least[key] = least_seconds(self.devices[mesh.kind], shard)
+            shards = [
+                replace(whole, flops=whole.flops / share, bytes_accessed=whole.bytes_accessed / mesh.devices)
+                for whole, share in zip(self._kernels, dividing.tolist(), strict=True)
+            ]
+            self._least[key] = least_seconds(self.devices[mesh.kind], shards)
         return self._least[key]
 
     def _dividing(self, mesh: LogicalMesh) -> Ints:
@@ -89,22 +91,9 @@ class LowerBounds:
 
     @cached_property
     def _kernels(self) -> list[Kernel]:
-        """Each distinct operator on one device."""
-        tensors, kernels = self.layered.graph.tensors, []
-        for operator in self._distinct:
-            inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-            heavy = splits_for(operator, tensors).heavy
-            kernels.append(
-                Kernel(
-                    flops=operator.flops,
-                    bytes_accessed=operator.bytes_accessed,
-                    dtype=kernel_dtype(operator, inputs, outputs),
-                    matrix=heavy,
-                    kind=kernel_kind(operator, heavy),
-                    steps=steps_in_sequence(operator.kind, inputs),
-                )
-            )
-        return kernels
+        """Each distinct operator on one device, at the rate of the most efficient one that does a part of it."""
+        wholes = [whole_kernel(operator, self.layered.graph.tensors) for operator in self._distinct]
+        return [replace(whole, sizes=most_efficient_sizes(whole)) for whole in wholes]
 
     @cached_property
     def _distinct(self) -> list[Operator]:
