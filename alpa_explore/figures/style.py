@@ -161,7 +161,7 @@ def lines(*parts: str) -> str:
 
 
 @cache
-def heat_scale() -> list[list[Any]]:
+def heat_scale(theme: str) -> list[list[Any]]:
     """The colour scale of heatmaps, the same in both themes, as places and colours."""
     from plotly.colors import get_colorscale
 

@@ -11,10 +11,11 @@ from alpa_explore.plans.report.tables import Row, row_of
 from alpa_explore.plans.report.text import render_table
 
 
-def microbatches_table(plan: Plan) -> list[Row]:
-    """One row a B: a microbatch, T, samples a second, and what fills the fullest device. `over_bytes`: nothing fits,
-    and by how much the nearest thing would not. `least_seconds`, where some B was not planned: T is at least this."""
-    tried = microbatches_of(plan)
+def microbatches_table(plan: Plan, rows: Sequence[TriedMicrobatches] | None = None) -> list[Row]:
+    """One row a B (`rows`, by default `microbatches_of(plan)`): a microbatch, T, samples a second, and what fills the
+    fullest device. `over_bytes`: nothing fits, and by how much the nearest thing would not. `least_seconds`, where some
+    B was not planned: T is at least this."""
+    tried = rows or microbatches_of(plan)
     bounded = any(t.least_seconds is not None for t in tried)
     return [
         {

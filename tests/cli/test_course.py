@@ -24,7 +24,7 @@ def test_lessons_are_listed(notebooks: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["course", "list", "--notebooks", str(notebooks), "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert first["lesson"] == "03"
-    assert first["minutes"] == 10
+    assert first["minutes"] == 15
     assert first["exercises"] >= 1
     assert second["title"] == "More"
     assert cli.main(["course", "list"]) == 0

@@ -483,7 +483,7 @@ CLAIMS: tuple[Claim, ...] = (
         "{} of them were bought for nothing",
         lambda: [{0.75: "three quarters"}[round(4 * (1 - 1 / (0.05 + 0.95 / 64) / 64)) / 4]],
     ),
-    ("15", "{} heads of queries, and {} heads of keys", lambda: [LLAMA.config.heads, LLAMA.config.key_heads]),
+    ("15", "{} heads of queries, and {} heads of keys", lambda: [LLAMA.config.heads, LLAMA.config.kv_heads]),
     ("16", "nearly {} as long as it computes", lambda: [{2: "twice"}[round(GATHER / (2 * BLOCK * 512 / 650e12) - 1)]]),
     ("17", "of a month, a layout that is a tenth slower costs {} days", lambda: [{3: "three"}[round(30 * 0.1)]]),
     (

@@ -254,7 +254,7 @@ class Colors:
         if abs(math.log(self.high / self.t_max)) > apart:
             ticks[self.high] = ("≥ " if self.capped else "") + self.number(self.high)
         places = [(self.grey + math.log10(self.low)) / 2, *map(math.log10, ticks)]
-        scale = [[_GREY + (1 - _GREY) * place, color] for place, color in heat_scale()]
+        scale = [[_GREY + (1 - _GREY) * place, color] for place, color in heat_scale("")]
         bar = {"orientation": "h", "tickangle": 0, "thickness": 12, "outlinewidth": 0, "xpad": 0, "ypad": 4}
         place = {"yref": "container", "y": 0, "yanchor": "bottom"}
         return {
