@@ -122,7 +122,7 @@ def test_the_way_back_is_that_of_what_was_seen_and_there_is_none_forward_before_
     for name, b in (("Undo", "4"), ("Undo", "16"), ("Redo", "4"), ("Undo", "16"), ("Undo", "8")):
         button(explorer, name).press("Enter")
         lab.wait_until(lambda: count.input_value() == b, lambda: f"{name}: {count.input_value()}, not {b}")  # noqa: B023
-    assert button(explorer, "Undo").is_disabled()
+    lab.wait_until(lambda: button(explorer, "Undo").is_disabled(), "there is nothing left to undo")
 
 
 def test_the_code_that_is_copied_makes_the_plan_on_screen(lab: LabPage) -> None:
