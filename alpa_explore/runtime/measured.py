@@ -2,7 +2,8 @@
 
 The time of a task is that of the slowest rank of its stage, the median over the steps. The first of several steps, in
 which memory is allocated and kernels are selected, is left out. The time that a rank waits for messages of other stages
-is separate; in a timeline it is the gap before the task.
+is separate, and so is the time in which the inputs of a microbatch are made; in a timeline both are the gap before the
+task.
 """
 
 from __future__ import annotations

@@ -482,3 +482,20 @@ def test_experts_that_exchange_tokens_are_not_timed_and_follow_those_that_do_not
         formula = compute_seconds(made.cluster.device, plain.kernel(graph.operators[at], graph.tensors, strategy))
         assert compute_seconds(device, kernel) == pytest.approx(5 * formula)
         assert not is_measured(device, kernel)
+
+
+def test_tokens_choose_among_all_experts_where_those_are_timed() -> None:
+    """Rows of an expert that does not exist would be left out, and take no time."""
+    made = ax.plan("mixtral-tiny", "1x1:cpu", num_microbatches=1, precision="float32", num_layers=2, cache=False)
+    experts = next(w for w in plan_kernels(made) if w.name.startswith("alpa_explore.experts.default"))
+    largest: set[int] = set()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # torch's form
+            if "experts" in str(kernel):
+                largest.add(int(args[1].max()))
+            return kernel(*args, **(kwargs or {}))
+
+    with Seen():
+        timed(experts, "cpu")
+    assert largest == {7}

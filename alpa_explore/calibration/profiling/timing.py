@@ -2,8 +2,8 @@
 
 Inputs are random. Several sets of them take turns, and what was made stays for some calls, so that a kernel finds
 neither its inputs nor the memory that it writes to in the caches, as in a run, where other kernels ran since. Integers
-may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a GPU does
-not go on after an index out of range.
+may be indices: they are below the largest extent for which the operator runs, which is tried on the CPU, since a GPU
+does not go on after an index out of range.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
 from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.experts.whole import experts_in_all
 from alpa_explore.tracing.fused.rms_norm import rms_norm, rms_norm_backward
 
 _RATE = 1e-3
@@ -160,9 +161,12 @@ def run_kernel(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tens
 
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
-    """One more than the largest index; 2 where nothing else runs."""
+    """One more than the largest index; 2 where nothing else runs. Tokens choose among all experts: an operator of
+    routed experts runs with larger numbers, too, and leaves out their rows."""
     if not any(_is_integer(dtype) for _, dtype, _ in wanted.inputs):
         return 2
+    if (experts := max(map(experts_in_all, wanted.call.steps))) > 0:
+        return experts
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:

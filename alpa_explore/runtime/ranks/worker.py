@@ -294,27 +294,32 @@ class _Worker:
         executor, transport = self.executor, self.transport
         count = self.job.program.schedule.num_microbatches
         loaded: dict[int, Any] = {}
+        making_seconds = making_processor_seconds = 0.0
 
         def load(microbatch: int) -> Any:
+            nonlocal making_seconds, making_processor_seconds
             if microbatch not in loaded:
+                began = time.perf_counter(), time.thread_time()
                 loaded.clear()
                 loaded[microbatch] = self.job.batches(step * count + microbatch)
+                making_seconds += time.perf_counter() - began[0]
+                making_processor_seconds += time.thread_time() - began[1]
             return loaded[microbatch]
 
         executor.begin(step)
         transport.begin()
         for task in self.job.program.order(self.rank):
             before = time.perf_counter(), transport.collective_time.seconds(), transport.receive_time.seconds()
-            processor = time.thread_time()
+            processor, made = time.thread_time(), (making_seconds, making_processor_seconds)
             for _ in executor.run(task, load):
                 raise AssertionError("this transport blocks")
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
             measured = self.measured.setdefault(task, _Measured())
-            measured.seconds.append(time.perf_counter() - before[0])
+            measured.seconds.append(time.perf_counter() - before[0] - (making_seconds - made[0]))
             measured.collective_seconds.append(transport.collective_time.seconds() - before[1])
             measured.receive_seconds.append(transport.receive_time.seconds() - before[2])
-            measured.processor_seconds.append(time.thread_time() - processor)
+            measured.processor_seconds.append(time.thread_time() - processor - (making_processor_seconds - made[1]))
         transport.finish()
 
     def _record(self, step: int) -> None:

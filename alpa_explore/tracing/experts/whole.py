@@ -25,11 +25,12 @@ of other experts are left out. Rows arrive by sender, and for each sender by exp
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from alpa_explore.graph import Operator
 from alpa_explore.tracing.custom import gradients, like, operator, wide
 from alpa_explore.tracing.experts import rows as of_device
 from alpa_explore.tracing.experts.rows import on_device, placed, results, routes
@@ -103,6 +104,12 @@ def _gradients(inputs: tuple[Any, ...], output: tuple[Tensor, ...], gradient: Te
     made = experts_backward(gradient, chosen, weights, *output[1:], matrices, biases, *options)
     dtokens, dweights, *others = made
     return dtokens, None, dweights, others[: len(matrices)], others[len(matrices) :]
+
+
+def experts_in_all(operator: Operator) -> int:
+    """How many experts the tokens of an operator choose among; 0 for operators without routed experts."""
+    routed = operator.kind in ("alpa_explore.experts.default", "alpa_explore.experts_backward.default")
+    return cast(int, operator.arguments[-2]) if routed else 0
 
 
 def _kept_shapes(
