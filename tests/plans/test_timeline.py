@@ -167,6 +167,8 @@ def test_an_interleaved_plan_of_unequal_stages_gives_each_submesh_the_layers_it_
     ]
     assert [t.activation_bytes for t in timeline.times] == whole
     assert [s.devices for s in made.interleaved] == [made.stages[p].devices for p in (0, 1, 0, 1)]
+    held = [row["microbatches_held"] for row in submeshes_table(made, timeline)]
+    assert held == pytest.approx([stage.microbatches_held for stage in made.stages])
     read = from_document(to_document(without_describe(made)), ax.Plan)
     assert read.interleaved == without_describe(made).interleaved
     assert timeline_summary(read, read.timeline()) == timeline_summary(made, timeline)
@@ -235,7 +237,7 @@ def test_a_table_from_a_file_gives_the_timeline_of_the_schedule_it_came_from(pla
 def test_the_table_and_the_sentence_say_what_the_timeline_holds(plan: Plan) -> None:
     timeline = plan.timeline("gpipe")
     rows = submeshes_table(plan, timeline)
-    assert [row["microbatches_held"] for row in rows] == [16] * 4
+    assert [row["microbatches_held"] for row in rows] == pytest.approx([16] * 4)
     parts = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "workspace_bytes")
     assert all(sum(row[p] for p in parts) == pytest.approx(row["peak_bytes"]) for row in rows)
     assert sum(r["on_path_seconds"] for r in critical_table(timeline)) == pytest.approx(timeline.makespan_seconds)

@@ -120,7 +120,7 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
             units.shape(s.logical_mesh),
             units.seconds(s.latency_seconds),
             size(s.weight_bytes),
-            f"{s.microbatches_held:,} × {size(s.activation_bytes)}",
+            f"{units.number(s.microbatches_held)} × {size(s.activation_bytes)}",
             size(s.workspace_bytes),
             size(s.peak_bytes),
         )

@@ -223,7 +223,7 @@ def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
         f"{units.seconds(stage.latency_seconds)} per microbatch",
         *([f"recomputes {words}"] if (words := recomputed_words(stage)) else []),
         f"weights, gradients, optimizer state {units.bytes_(stage.weight_bytes)}",
-        f"activations held {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
+        f"activations held {units.number(stage.microbatches_held)} × {units.bytes_(stage.activation_bytes)}",
         f"workspace {units.bytes_(stage.workspace_bytes)}",
         f"peak {units.bytes_(stage.peak_bytes)} of {units.bytes_(memory)} ({share}) on each of its devices",
     )

@@ -152,7 +152,7 @@ def _marks(figure: Plots, frontier: StageFrontier) -> None:
     px, py = [at[0] for at, _ in chosen], [at[1] for at, _ in chosen]
     figure.add(points(px, py, ink, "circle-open", 20, **looks))
     figure.limit(limit, units.bytes_(frontier.memory_bytes), x, y, xanchor="right", yanchor="top")
-    held = f"{frontier.microbatches_held} microbatch{'' if frontier.microbatches_held == 1 else 'es'}"
+    held = f"{units.number(frontier.microbatches_held)} microbatch{'' if frontier.microbatches_held == 1 else 'es'}"
     figure.x(1, title=x.title(f"peak memory of a device, holding {held} ({x_unit})"), span=x)
     figure.y(1, title=y.title(f"latency per microbatch ({y_unit})").replace(", ", ",<br>"), span=y)
 
@@ -183,7 +183,7 @@ def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
     best = min((p.seconds for p in frontier.points if p.fits), default=point.seconds)
     slower = point.seconds / best - 1
     beside = f", {units.percent(abs(slower))} {'slower' if slower > 0 else 'faster'} than the fastest that fits"
-    held = frontier.microbatches_held
+    held = units.number(frontier.microbatches_held)
     return lines(
         f"<b>{units.seconds(point.seconds)} per microbatch: {name}</b>{', chosen by the plan' if point.chosen else ''}",
         f"{units.bytes_(point.peak_bytes)} = weights {units.bytes_(point.weight_bytes)} + activations of {held} "

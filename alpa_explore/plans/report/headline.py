@@ -107,7 +107,8 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             beside=f"of {byte(memory)}",
             share=full.peak_bytes / memory,
             why=f"of {byte(memory)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
-            f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
+            f"{units.number(full.microbatches_held)} × {byte(full.activation_bytes)} held + "
+            f"workspace {byte(full.workspace_bytes)}",
         ),
         HeadlineFigure(
             name="stages",

@@ -42,7 +42,8 @@ def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
                 "bubble_fraction": float(timeline.bubble_fractions[p]),
                 "warm_up_seconds": warm,
                 "cool_down_seconds": timeline.makespan_seconds - cool,
-                "microbatches_held": int(curve.held.max()),
+                # In whole microbatches of the submesh, as in the plan: with several stages it holds parts of them.
+                "microbatches_held": float(curve.activation_bytes[peak]) / max(plan.stages[p].activation_bytes, 1e-300),
                 **row_of(curve, "weight_bytes gradient_bytes optimizer_bytes"),
                 "activation_bytes": float(curve.activation_bytes[peak]),
                 "workspace_bytes": float(curve.workspace_bytes[peak]),

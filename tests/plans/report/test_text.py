@@ -112,6 +112,12 @@ def test_sums_that_explain_a_figure_give_it(plan: Plan) -> None:
         assert product / plan.predicted.iteration_seconds == pytest.approx(figures[name].value), name
 
 
+def test_parts_of_microbatches_have_three_digits_in_the_sum_of_the_memory(plan: Plan) -> None:
+    stages = tuple(replace(stage, microbatches_held=7 / 3) for stage in plan.stages)
+    why = next(figure.why for figure in headline(replace(plan, stages=stages)) if figure.name == "peak memory")
+    assert " + 2.33 × " in why
+
+
 @pytest.mark.parametrize(("share", "tight"), [(0.975, False), (0.985, True), (1.0, True)])
 def test_a_plan_that_nearly_fills_its_memory_is_called_tight(plan: Plan, share: float, tight: bool) -> None:
     full = fullest(plan)
