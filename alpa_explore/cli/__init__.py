@@ -26,6 +26,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from alpa_explore import __version__
@@ -55,6 +56,15 @@ class _Parser(argparse.ArgumentParser):
         if words.get("epilog"):
             words["formatter_class"] = argparse.RawDescriptionHelpFormatter  # examples stay as they are written
         super().__init__(**words, allow_abbrev=False)
+
+    def parse_known_args(self, *given: Any, **named: Any) -> Any:
+        """Of a command: what it does not know is its error, not that of `alpa-explore`."""
+        options, unknown = super().parse_known_args(*given, **named)
+        if unknown:
+            near = get_close_matches(unknown[0], [name for a in self._actions for name in a.option_strings], 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Report bad input in one line that refers to --help, instead of the whole usage."""

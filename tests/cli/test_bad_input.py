@@ -22,7 +22,7 @@ plan gpt-tiny --cluster 1x4:v100 -B 7                               | does not d
 plan gpt-tiny --cluster 1x4:v100 -B x                               | neither a number nor 'auto': 'x'
 plan mlp-tiny --cluster 1x2:v100 -B 3 --global-batch 8              | 2 or 4
 plan gpt-tiny                                                       | --cluster
-plan gpt-tiny --cluster 1x4:v100 --clutser 2                        | --clutser
+plan gpt-tiny --cluster 1x4:v100 --clutser 2                        | (did you mean --cluster?). See `alpa-explore plan
 plan gpt-tiny --cluster 1x4:v100 -o .                               | is a folder
 plan gpt-tiny --cluster 1x4:v100 -o missing/a                       | there is no folder
 plan gpt-tiny --cluster 1x4:v100 --no-remat --remat auto            | not allowed with argument
