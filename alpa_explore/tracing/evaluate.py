@@ -164,12 +164,14 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, Tensor]
 
 @torch.no_grad()
 def evaluate(
-    graph: TrainingGraph, values: Mapping[int, Tensor], rounded: Callable[[Tensor], Tensor] | None = None
+    graph: TrainingGraph,
+    values: Mapping[int, Tensor],
+    changed: Callable[[Operator, Tensor], Tensor] = lambda _, made: made,
 ) -> dict[int, Tensor]:
     """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
 
-    With `rounded`, everything that an operator computes, rather than moves, goes through it. A mean loss divides by
-    the mean count of targets if `with_counts` put it among the values.
+    What an operator makes goes through `changed`. A mean loss divides by the mean count of targets if `with_counts` put
+    it among the values.
     """
     results = dict(values)
     device = next(iter(results.values())).device
@@ -180,6 +182,5 @@ def evaluate(
             made = run_operator(operator, results, device)
         else:
             continue
-        computed = made if rounded is None or not operator.flops else map(rounded, made)
-        results.update(zip(operator.outputs, computed, strict=True))
+        results.update(zip(operator.outputs, (changed(operator, each) for each in made), strict=True))
     return results

@@ -113,6 +113,47 @@ def test_the_gradients_of_one_half_of_the_batch_are_a_fault_also_where_their_sum
     assert min(errors.values()) > 5e-4, errors
 
 
+class LongSums(nn.Module):
+    """A convolution whose gradients are sums of 130,000 terms, which nearly cancel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 4, 3, bias=False)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (self.layer(x) * target).sum() / 1000
+
+
+def test_sums_inside_one_operator_raise_no_alarm_and_a_fault_of_them_does() -> None:
+    """Of a sum over ranks each rank has a part: in float32 that is another order."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randn(8, 4, 128, 128, generator=generator)
+    target[:, :, 64:] = -target[:, :, :64]
+    model, inputs = LongSums(), (torch.randn(8, 1, 130, 130, generator=generator) + 100.0, target)
+    graph = capture(model, inputs)
+    plan = ax.baseline(graph, "1x8:cpu", "data-parallel", num_microbatches=1, num_layers=1)
+    checked = ax.verify_interpreted(plan, graph=graph, model=model, example_inputs=inputs, steps=1)
+    assert checked.worst_of("gradient") > checked.tolerance == 1e-5
+    assert checked.passed, checked.worst
+    values = initial_values(graph, model, inputs)
+    reference = OneProcess(graph, {t: v for t, v in values.items() if t not in graph.inputs}, 1e-3)
+    reference.measure({index: values[index] for index in graph.inputs})
+    _, wanted = reference.gradients([{index: values[index] for index in graph.inputs}])
+    error = 1e-3 * float(wanted[0].abs().max())
+    (seen,) = reference.gradient_compared(0, "gradient", 0, error, wanted[0] * 1.001, wanted[0])
+    assert seen.relative_error > max(seen.rounding, 1e-5), seen
+
+
+def test_where_sums_are_short_the_tolerance_alone_decides() -> None:
+    torch.manual_seed(0)
+    model, inputs = Perceptron(torch.float32, autocast=False), (torch.randn(32, 32), torch.randn(32, 16))
+    graph = capture(model, inputs)
+    plan = ax.baseline(graph, "1x4:cpu", "data-parallel", num_microbatches=2, num_layers=1)
+    checked = ax.verify_interpreted(plan, graph=graph, model=model, example_inputs=inputs, steps=1)
+    assert checked.passed
+    assert max(difference.rounding for difference in checked.differences) < 1e-5
+
+
 class SingleLoss(nn.Module):
     """Layers in float64, whose loss is computed in float32."""
 

@@ -18,6 +18,10 @@ norm of a tensor of the backward pass: where a choice (the largest expert, a sig
 is more than rounding. A float64 gradient that comes from coarser tensors has their rounding errors: ε is then that of
 float32, so that an error that their rounding does not explain is seen.
 
+Random rounding knows nothing of the sums inside one operator: a convolution adds tens of thousands of terms to one entry
+of the gradient of its kernel. How far that is off is measured, too: the graph is evaluated once in float64. An entry of
+a run may be off by `SLACK` times as much as the reference in float32 is, and by `MOST` of the gradient at most.
+
 Where operators compute in 16 bits, no tolerance is right for all gradients: in bfloat16 sums in another order differ by
 0.2 to 2 %, as deep as the model is. There the spread itself is the limit. An entry may be off by `SLACK` times the
 spread of entries; and the gradient as a whole, along its own direction, by `SLACK` times the spread of that, in which
@@ -34,7 +38,7 @@ from typing import Any
 import torch
 
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.program import Box
@@ -46,8 +50,9 @@ SAMPLES = 3
 TERMS = 0.25
 """Share of n/ε that is taken as the scale: with a tolerance of 1e-5 and 32 bits, errors up to 21 times the spread
 pass, which sums in another order have."""
-
-
+MOST = 1e-3
+"""Share of a tensor in 32 bits that rounding is taken to explain at most: where it is off by more from float64, a choice
+has fallen differently."""
 SAMPLES_16 = 8
 """Evaluations where the spread is the limit, and not only a scale."""
 SLACK = 3.0
@@ -62,10 +67,10 @@ class Rounding:
     scale: float = 0.0
     """The size of its terms, as its rounding errors show it; 0 of integers, and where a limit is known instead."""
     entry: float = 0.0
-    """The largest error of an entry that rounding explains; 0 where nothing is computed in 16 bits: there a tolerance
-    decides."""
+    """The largest error of an entry that rounding explains."""
     along: float = 0.0
-    """The largest error along the tensor's own direction that rounding explains, of its norm (`along`)."""
+    """The largest error along the tensor's own direction that rounding explains, of its norm (`along`); 0 where nothing
+    is computed in 16 bits."""
 
 
 EXACT = Rounding()
@@ -85,14 +90,15 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
     bounds = {phase: _Bound(graph, phase, results) for phase in (Phase.FORWARD, Phase.BACKWARD)}
     single = torch.finfo(torch.float32).eps
     coarse = max(bound.coarsest for bound in bounds.values()) > single
+    precise = {} if coarse else _in_float64(graph, values)
     entries: dict[int, list[float]] = {tensor: [] for tensor in exact}
     whole: dict[int, list[float]] = {tensor: [] for tensor in exact}
     for seed in range(SAMPLES_16 if coarse else SAMPLES):
         generator = torch.Generator(next(iter(values.values())).device).manual_seed(seed)
 
-        def rounded(made: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
-            if not _rounds(made) or made.dtype.itemsize < 2:
-                return made
+        def rounded(operator: Operator, made: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+            if not operator.flops or not _rounds(made) or made.dtype.itemsize < 2:
+                return made  # moved, or exact
             up = torch.randint(2, made.shape, generator=generator, device=made.device)
             by = made * ((2 * up - 1) * torch.finfo(made.dtype).eps).to(made.dtype)
             return torch.where(made.isfinite(), made + by, made)  # a mask of scores has -inf, which is exact
@@ -110,8 +116,22 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
             entry, along_it = (SLACK * _mean_square(errors[tensor]) for errors in (entries, whole))
             found[tensor] = Rounding(entry=min(entry, bound.most), along=min(along_it, bound.most))
         else:
-            found[tensor] = Rounding(scale=min(TERMS * median(entries[tensor]) / eps, bound.most))
+            scale = min(TERMS * median(entries[tensor]) / eps, bound.most)
+            error = SLACK * largest_difference(value, precise.get(tensor, value))
+            found[tensor] = Rounding(scale=scale, entry=min(error, MOST * max(_largest(value), scale)))
     return found
+
+
+def _in_float64(graph: TrainingGraph, values: Values) -> dict[int, torch.Tensor]:
+    """Every tensor of the graph, with what is in 32 bits in 64; empty where an operator does not take that."""
+
+    def doubled(made: torch.Tensor) -> torch.Tensor:
+        return made.to(wide(made)) if _rounds(made) else made
+
+    try:
+        return evaluate(graph, {t: doubled(value) for t, value in values.items()}, lambda _, made: doubled(made))
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return {}
 
 
 def along(made: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -161,7 +181,7 @@ class Difference:
     """Name of the parameter or buffer; empty for the loss."""
     relative_error: float
     rounding: float = 0.0
-    """The largest relative error that rounding explains, measured; 0 where nothing is computed in 16 bits."""
+    """The largest relative error that rounding explains, measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +203,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether all errors are within the tolerance, or within what rounding to 16 bits explains."""
+        """Whether all errors are within the tolerance, or within what rounding explains."""
         return all(d.relative_error <= self.limit(d) for d in self.differences)
 
     def limit(self, difference: Difference) -> float:
@@ -304,11 +324,16 @@ def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     return error if error == error else math.inf
 
 
+def _largest(tensor: torch.Tensor) -> float:
+    """The largest size of an entry."""
+    return float(tensor.to(wide(tensor)).abs().max()) if tensor.numel() else 0.0
+
+
 def compared(
     step: int, what: str, name: str, error: float, wanted: torch.Tensor, rounding: Rounding = EXACT
 ) -> Difference:
     """A difference with an `error` of an entry, relative to the largest entry of `wanted` or to its terms."""
-    scale = max(float(wanted.to(wide(wanted)).abs().max()) if wanted.numel() else 0.0, rounding.scale)
+    scale = max(_largest(wanted), rounding.scale)
     relative, most = (error / scale, rounding.entry / scale) if scale else (error, rounding.entry)
     return Difference(step=step, what=what, name=name, relative_error=relative, rounding=most)
 
