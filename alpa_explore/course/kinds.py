@@ -74,7 +74,8 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number(Kind):
-    """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', 'share' (0.25, not 25 %), or 'fraction', which may be above 1."""
+    """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', 'share' (0.25, not 25 %), or 'fraction',
+    which may be above 1."""
 
     unit: str = ""
     tolerance: float = 0.02
