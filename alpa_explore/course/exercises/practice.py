@@ -283,9 +283,10 @@ class Held(NamedTuple):
 
     def numbers(self, letters: str) -> int:
         """That a device holds of a tensor with these dims."""
-        spec = [letters.find(factor) for factor in self.factors]
-        shape = [self.sizes[letter] for letter in letters]
-        return math.prod(local_shape([dim if dim >= 0 else REPLICATE for dim in spec], shape, self.axes))
+        spec = tuple(letters.index(factor) if factor in letters else REPLICATE for factor in self.factors)
+        shape = tuple(self.sizes[letter] for letter in letters)
+        held: tuple[int, ...] = local_shape(spec, shape, self.axes)
+        return math.prod(held)
 
     @property
     def tensors(self) -> list[str]:
