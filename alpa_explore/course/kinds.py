@@ -26,6 +26,7 @@ _UNITS = {
     "FLOP/s": ("a number of FLOPs per second", units.flops_per_second),
     "B/s": ("a number of bytes per second", units.bytes_per_second),
     "share": ("a share between 0 and 1", units.percent),
+    "fraction": ("a fraction, such as 0.25 for 25 %", units.percent),
 }
 """Unit -> what is asked for, and how a value is shown."""
 _READ = tomllib.loads((files(__package__) / "kinds.toml").read_text(encoding="utf-8"))
@@ -73,7 +74,8 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number(Kind):
-    """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', or 'share' (0.25, not 25 %)."""
+    """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', 'share' (0.25, not 25 %), or 'fraction',
+    which may be above 1."""
 
     unit: str = ""
     tolerance: float = 0.02
@@ -136,8 +138,6 @@ class Number(Kind):
 
     def slip(self, value: float, truth: float, *, far: bool = False) -> str:
         """'An answer in milliseconds? …'."""
-        if self.unit == "share" and value > 1 >= truth and not self.same(value, truth * 100):
-            return f"A share is 1 at most: {value:.4g} % are {value / 100:.4g}. This exercise asks for {self.asks}."
         for factor, name in SLIPS.get(self.unit, ()):
             if far and 0.1 < factor < 10:
                 continue
@@ -146,7 +146,13 @@ class Number(Kind):
         return ""
 
     def side(self, value: float, truth: float) -> str:
-        """Too large or too small, and about how much."""
+        """Too large or too small, and about how much; of a share above 1 also what it is as per cent."""
+        if self.unit == "share" and value > 1:
+            far = self._far(value / 100, truth).replace("It", "it", 1)
+            return f"The answer is between 0 and 1; if {value:.4g} % ({value / 100:.4g}) is meant, {far}"
+        return self._far(value, truth)
+
+    def _far(self, value: float, truth: float) -> str:
         side = "large" if value > truth else "small"
         if value * truth <= 0:
             return f"It is too {side}."

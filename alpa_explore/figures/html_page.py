@@ -129,7 +129,11 @@ def table_html(rows: Sequence[Row]) -> str:
 
 
 _CLICK = re.compile(r'<br>click: [^"<]*')
-"""What a hover text says of a click, which does nothing on a page."""
+
+
+def without_clicks(text: str) -> str:
+    """JSON of figures without what hover texts say of a click, which does nothing on a page."""
+    return _CLICK.sub("", text)
 
 
 def _data(drawn: Mapping[str, Mapping[str, Figure]]) -> str:
@@ -138,7 +142,7 @@ def _data(drawn: Mapping[str, Mapping[str, Figure]]) -> str:
         for name, themes in drawn.items()
     }
     text = json.dumps({"config": CONFIG, "figures": figures}, ensure_ascii=False, separators=(",", ":"))
-    text = _CLICK.sub("", text)
+    text = without_clicks(text)
     # HTML entities are not decoded inside a script element: characters that could end it become JSON escapes.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

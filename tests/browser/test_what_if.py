@@ -141,6 +141,10 @@ def test_a_layout_is_chosen_refused_and_bettered_in_the_page(page: GuardedPage) 
     assert "TP 4 · PP 1 · DP 4" in answer.inner_text()
     assert "fits" in before
     assert "weights" in (tab.locator(".memory").get_attribute("aria-label") or "")
+    assert tab.locator(".legend .limit").inner_text() == "a device has 80.0 GiB"
+    assert "in which gradients are summed" in answer.inner_text(), "one stage is no pipeline, and fills none"
+    tab.get_by_label("Pipeline (PP)").select_option("2")
+    assert "in which the pipeline fills and drains" in answer.inner_text()
     tab.get_by_label("Pipeline (PP)").select_option("2")
     tab.get_by_label("ZeRO").select_option("3")
     assert seconds() == "There is no such layout."

@@ -67,8 +67,24 @@ def test_a_factor_that_is_overlooked_is_not_taken_for_another_unit(exercise, stu
     exercise = for_student(exercise, student)
     kind, truth = exercise.kind, exercise.truth
     for factor in (2, 1 / 2, 4, 1 / 4) if isinstance(kind, Number) and truth else ():
-        if kind.unit != "share" or factor * truth <= 1:
-            assert grade(exercise, factor * truth).state == "wrong", factor
+        assert grade(exercise, factor * truth).state == "wrong", factor
+
+
+@pytest.mark.parametrize(("exercise", "student"), CASES)
+def test_a_share_above_one_is_marked_wrong_with_a_reason_and_a_percentage_is_asked_about(exercise, student) -> None:
+    exercise = for_student(exercise, student)
+    if not isinstance(exercise.kind, Number) or exercise.kind.unit != "share":
+        return
+    assert 0 <= exercise.truth <= 1, "else it is a fraction"
+    known = [mistake.answer for mistake in exercise.mistakes]
+    for answer in (1.3, "1.3", 40 * exercise.truth + 1):
+        if not any(exercise.kind.slip(float(answer), other) for other in (exercise.truth, *known)):
+            verdict = grade(exercise, answer)
+            assert verdict.state == "wrong"
+            assert verdict.text.startswith("The answer is between 0 and 1") or verdict.text in map(str, known)
+    verdict = grade(exercise, 100 * exercise.truth)
+    assert verdict.state == "hint"
+    assert "percent" in verdict.text
 
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)

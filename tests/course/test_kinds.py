@@ -107,10 +107,17 @@ def test_text_that_can_be_read_in_two_ways_or_in_none_is_refused(text: str, expe
     assert expected in refusal(Number(unit="s"), text)
 
 
-def test_a_share_above_one_is_a_hint_unless_the_truth_is_above_one_too() -> None:
+def test_a_share_above_one_is_wrong_with_a_reason_and_a_fraction_may_be_above_one() -> None:
     kind = Number(unit="share")
-    assert "27.3 % are 0.273" in kind.slip(27.3, 0.0588)
-    assert kind.slip(1.4, 1.2) == kind.slip(0.9, 0.5) == ""
+    for value, truth in ((27.3, 0.0588), (1.3, 0.3), (0.9, 0.5)):
+        assert kind.slip(value, truth) == "", "no other unit explains it"
+    assert kind.side(1.3, 0.3) == (
+        "The answer is between 0 and 1; if 1.3 % (0.013) is meant, it is too small, by a factor of about 23."
+    )
+    assert "if 27.3 % (0.273) is meant, it is too large" in kind.side(27.3, 0.0588)
+    regret = Number(unit="fraction")
+    assert regret.side(1.4, 1.2) == "It is too large, by a factor of about 1.2."
+    assert "percent" in regret.slip(120, 1.2)
 
 
 def test_counted_numbers_are_exact() -> None:

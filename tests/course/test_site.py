@@ -35,7 +35,7 @@ from tests.plans.example import example_plan
 LIGHT_BYTES = 3e6
 """Of a page without a figure, with all that it loads."""
 FIGURE = {
-    "data": [{"type": "bar", "x": [1]}],
+    "data": [{"type": "bar", "x": [1], "hovertext": ["one<br>click: selects one"]}],
     "layout": {"title": {"text": "One &amp; <br>two"}, "height": 300, "template": {"x": 1}},
 }
 
@@ -64,7 +64,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     data = data_of(page)
     assert list(data["quizzes"]) == ["03.1"]
     assert len(data["figures"]) == 1
-    assert data["figures"][0]["data"] == FIGURE["data"]
+    assert data["figures"][0]["data"] == [{**FIGURE["data"][0], "hovertext": ["one"]}], "nothing is clicked on a page"
     assert "template" not in data["figures"][0]["layout"], "all figures share those of the themes"
     parts = re.findall(r'<section class="part" id="part-\d+" data-said="[^"]*">(.*?)</section>', page, re.DOTALL)
     starts = [re.search(r"<h[12] id=\"([\w-]+)\"|<form", part)[0] for part in parts]

@@ -14,7 +14,6 @@ from itertools import groupby
 from pathlib import Path
 
 from alpa_explore.course.lessons.notebook import course_folder, notebook_text, read_lessons, read_notebook, source_of
-from tests.notebooks import claims
 from tests.notebooks.claims import CLAIMS
 
 PAGE = "claims.ipynb"
@@ -33,7 +32,8 @@ def shown_source(source: Callable[[], Sequence[object]]) -> str:
         return f"`{source.func.__name__}({given})`: {_first_line(source.func)}"
     if source.__name__ != "<lambda>":
         return f"`{source.__name__}()`: {_first_line(source)}"
-    return "; ".join(f"`{part}`" for part in _lambdas()[source.__code__.co_firstlineno])
+    code = source.__code__
+    return "; ".join(f"`{part}`" for part in _lambdas(code.co_filename)[code.co_firstlineno])
 
 
 def _first_line(function: Callable[..., object]) -> str:
@@ -41,9 +41,9 @@ def _first_line(function: Callable[..., object]) -> str:
 
 
 @cache
-def _lambdas() -> dict[int, list[str]]:
-    """Line of the list of claims -> the code of what the lambda that begins in it returns, by parts."""
-    text = Path(claims.__file__).read_text(encoding="utf-8")
+def _lambdas(file: str) -> dict[int, list[str]]:
+    """Line of a list of claims -> the code of what the lambda that begins in it returns, by parts."""
+    text = Path(file).read_text(encoding="utf-8")
     found = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Lambda):

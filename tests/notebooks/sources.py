@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 
@@ -11,6 +12,7 @@ import numpy as np
 import alpa_explore as ax
 from alpa_explore.accuracy.record import stored_record
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.figures.course.training.block import SUMS, BlockTimes, block_times
 from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.models.catalog import entry
@@ -19,7 +21,10 @@ from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import local_shape
 from alpa_explore.tracing.optimizers import OPTIMIZERS
 
+Claim = tuple[str, str, Callable[[], Sequence[object]]]
+"""Lesson, sentence with the places of its numbers, and their source."""
 GIB = 2**30
+FP8 = "float8_e4m3fn"
 LLAMA = entry("llama-3-8b")
 P, WIDTH, FFN, BLOCKS = LLAMA.parameter_count, LLAMA.config.hidden, LLAMA.config.ffn, LLAMA.config.layers
 KEYS = LLAMA.config.kv_heads * WIDTH // LLAMA.config.heads
@@ -50,6 +55,16 @@ DISPATCH = 2 * 4096 * OSS.experts.chosen * OSS.hidden * 7 / 8
 
 def ring(size: float, p: int, latency: float = A100.latency_seconds) -> float:
     return collective_seconds(StepKind.ALL_REDUCE, size, p, A100.bandwidth, latency)
+
+
+def peak(dtype: str) -> float:
+    """FLOP/s of an H100 in products."""
+    return dict(H100.device.peak_flops)[dtype]
+
+
+def lowered(precision: str) -> BlockTimes:
+    """A block of Llama-3-8B on one H100, 8,192 tokens, with its products in this precision."""
+    return block_times(1, SUMS[0], TOKENS, precision)
 
 
 def attention_share(tokens: int) -> float:

@@ -133,7 +133,7 @@ def test_the_roads_of_the_index_skip_no_lesson_and_add_up() -> None:
 
 
 NAMES = """
-    A100 H100 V100 CPU GPU NVIDIA NCCL SHARP GPT OSS LM V3 H1 ZB MLP LP P0 RR RS0 S0R GB MB TFLOP PFLOP
+    A100 B200 H100 H800 V100 CPU GPU NVIDIA NCCL SHARP GPT OSS LM V3 H1 ZB MLP LP P0 RR RS0 S0R GB MB TFLOP PFLOP
     ARCHITECTURE
     """.split()
 """Of devices, makers, models, software and files, units, sharding specs as lesson 05 spells them, and two terms that

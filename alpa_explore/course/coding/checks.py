@@ -323,13 +323,38 @@ def layout(solution: Solution) -> None:
             raise Wrong(f"{given}: it says {found}, and (tp, pp, dp) = {best} is right.")
 
 
+def discovered_rule(solution: Solution) -> None:
+    """Operators whose rules are known: with halves that stand side by side, that add up, or do neither."""
+
+    def softmax(x: Any) -> Any:
+        return np.exp(x) / np.exp(x).sum(axis=2, keepdims=True)
+
+    operators: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+        "the exponential": (np.exp, ["parts", "parts", "parts"]),
+        "a running sum along dim 1": (lambda x: np.cumsum(x, axis=1), ["parts", "no", "parts"]),
+        "the softmax along dim 2": (softmax, ["parts", "parts", "no"]),
+        "the sum over dim 0": (lambda x: x.sum(axis=0, keepdims=True), ["sum", "parts", "parts"]),
+        "the sum of squares over dims 0 and 2": (
+            lambda x: np.square(x).sum(axis=(0, 2), keepdims=True),
+            ["sum", "parts", "sum"],
+        ),
+        "the mean over dim 2": (lambda x: x.mean(axis=2, keepdims=True), ["parts", "parts", "no"]),
+        "the largest number of dim 1": (lambda x: x.max(axis=1, keepdims=True), ["parts", "no", "parts"]),
+    }
+    for name, (f, expected) in operators.items():
+        for shape in ((4, 6, 8), (2, 2, 2)):
+            found = solution(f, shape)
+            if found is None or list(found) != expected:
+                raise Wrong(f"For {name}, with an input of shape {shape}, it says {found!r:.160}; {expected} is right.")
+
+
 def _gelu(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 _ALL: tuple[Callable[[Solution], None], ...]
 _ALL = (ring_all_reduce, matmul_rule, min_plus, layering, pipeline, one_f_one_b, zero_1_step, recompute, online_softmax)
-_ALL += (zig_zag, expert_rows, column_row, vocabulary_loss, buckets, layout)
+_ALL += (zig_zag, expert_rows, column_row, vocabulary_loss, buckets, layout, discovered_rule)
 _ALL += (rule_of_thumb, layout_that_runs, three_measurements)
 CHECKS = {check.__name__.replace("_", "-"): check for check in _ALL}
 """Task -> its check."""

@@ -38,6 +38,20 @@ class Graph(NamedTuple):
         return width(elimination_steps([self.strategies] * self.nodes, self.edges))
 
 
+class Leaving(NamedTuple):
+    """A node that is eliminated, and the numbers of strategies of its neighbours."""
+
+    own: int
+    around: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        """Of the table that it leaves."""
+        last = len(self.around)
+        steps = elimination_steps([*self.around, self.own], [(v, last) for v in range(last)], [last])
+        return steps[0].entries
+
+
 class Middle(NamedTuple):
     """A chain of three nodes, of which the middle one is eliminated."""
 
@@ -90,6 +104,11 @@ class Answer(NamedTuple):
 
 def _table(random: Random) -> Table:
     return tuple(tuple(random.randint(0, 9) for _ in range(3)) for _ in range(3))
+
+
+def _leaving(random: Random) -> Leaving:
+    around = random.sample((4, 9, 16, 25, 36), random.choice((3, 4)))
+    return Leaving(random.choice((4, 9, 16, 25, 36)), tuple(around))
 
 
 def _middle(random: Random) -> Middle:

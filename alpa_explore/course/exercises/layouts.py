@@ -1,4 +1,4 @@
-"""Exercises of lessons 15 to 17: a transformer block on eight devices, what is hidden, which layout."""
+"""Exercises of lessons 15 to 18: a transformer block on eight devices, what is hidden, which layout, FP8."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.resharding import reshard_table
 from alpa_explore.figures.course.training.hidden import BlockSeconds, Overlap, overlap
@@ -161,6 +162,59 @@ class Run(NamedTuple):
     def mfu(self) -> float:
         """By products alone."""
         return 6e9 * self.billions * self.tokens / (1e12 * self.teraflops)
+
+
+class Lowered(NamedTuple):
+    """A block whose products run in FP8 beside a gather, in milliseconds of the forward pass."""
+
+    products: int
+    others: int
+    casts: int
+    gather: int
+
+    @property
+    def computing(self) -> int:
+        """In bfloat16."""
+        return self.products + self.others
+
+    @property
+    def lowered(self) -> float:
+        """Computing in FP8, where products take half as long."""
+        return self.products / 2 + self.others + self.casts
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast a block is whose gather hides behind computing, or does not."""
+        return max(self.computing, self.gather) / max(self.lowered, self.gather)
+
+
+class Quantised(NamedTuple):
+    """A tensor in a format with a scaling factor of one byte for each block of numbers."""
+
+    recipe: str
+    rows: int
+    columns: int
+
+    @property
+    def block(self) -> int:
+        """Numbers with one factor."""
+        return {"mxfp8": 32, "nvfp4": 16}[self.recipe]
+
+    @property
+    def bits(self) -> int:
+        """Of a number."""
+        return {"mxfp8": 8, "nvfp4": 4}[self.recipe]
+
+    @property
+    def bytes(self) -> float:
+        """Of one copy, with its factors, as the cost model counts them."""
+        return self.rows * self.columns * RECIPES[self.recipe].written_bytes / 2
+
+
+def _lowered(random: Random) -> Lowered:
+    products, others, casts = 2 * random.randint(6, 15), random.randint(3, 9), random.randint(1, 2)
+    least, most = products // 2 + others + casts, products + others
+    return Lowered(products, others, casts, random.randint(least + 1, most - 1))
 
 
 def _accumulated(random: Random) -> Accumulated:

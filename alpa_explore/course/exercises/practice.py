@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import product
 from random import Random
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph.tensor import Tensor, TensorKind
 from alpa_explore.sharding.rules.factors import from_factors
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec, render
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec, local_shape, render
 from alpa_explore.sharding.strategy import enumerate_strategies
 
 
@@ -253,6 +255,58 @@ class Product(NamedTuple):
     def factors(self) -> str:
         """The loop dims."""
         return "".join(sorted(set(self.rule) - set(",->")))
+
+
+class Repeated(NamedTuple):
+    """A step of which a part is repeated on all devices, and the rest divided, in milliseconds on one device."""
+
+    repeated: int
+    divided: int
+    gathers: int
+    """What brings the part's input to every device, on any number of devices."""
+    devices: int
+
+    @property
+    def speedup(self) -> float:
+        """Over one device, which gathers nothing."""
+        return (self.repeated + self.divided) / (self.repeated + self.divided / self.devices + self.gathers)
+
+
+class Held(NamedTuple):
+    """A product in the notation of einsum on a mesh of two axes, each of which divides a factor."""
+
+    rule: str
+    sizes: Mapping[str, int]
+    factors: str
+    """Of axis 0 and of axis 1."""
+    axes: tuple[int, int]
+
+    def numbers(self, letters: str) -> int:
+        """That a device holds of a tensor with these dims."""
+        spec = tuple(letters.index(factor) if factor in letters else REPLICATE for factor in self.factors)
+        shape = tuple(self.sizes[letter] for letter in letters)
+        held: tuple[int, ...] = local_shape(spec, shape, self.axes)
+        return math.prod(held)
+
+    @property
+    def tensors(self) -> list[str]:
+        """Dims of the inputs and of the output."""
+        return self.rule.replace("->", ",").split(",")
+
+    @property
+    def held(self) -> int:
+        """Numbers of all three tensors on a device."""
+        return sum(map(self.numbers, self.tensors))
+
+    @property
+    def whole(self) -> int:
+        """Without any division."""
+        return sum(math.prod(self.sizes[letter] for letter in letters) for letters in self.tensors)
+
+
+def _held(random: Random) -> Held:
+    sizes = {"m": 64 * random.randint(2, 9), "k": 64 * random.randint(2, 9), "n": 64 * random.randint(2, 9)}
+    return Held("mk,kn->mn", sizes, random.choice(("mk", "nk", "km", "kn")), random.choice(((2, 4), (4, 2), (2, 8))))
 
 
 def divisible_dims(operator: Unary) -> list[int]:

@@ -5,6 +5,11 @@ const gradeAnswer = (() => {
     Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
   const whole = (pattern) => new RegExp(`^(?:${pattern})$`);
   const unquoted = (text, { quotes }) => text.replace(new RegExp(`^[${quotes}]+|[${quotes}]+$`, "g"), "");
+  const sideOf = ({ unit }, value, truth) => {
+    if (unit !== "share" || value <= 1) return side(value, truth);
+    const [shown, share] = [value, value / 100].map((number) => String(Number(number.toPrecision(4))));
+    return `The answer is between 0 and 1; if ${shown} % (${share}) is meant, ${side(value / 100, truth).replace("It", "it")}`;
+  };
   const side = (value, truth) => {
     const word = value > truth ? "large" : "small";
     if (value * truth <= 0) return `It is too ${word}.`;
@@ -32,10 +37,7 @@ const gradeAnswer = (() => {
     const value = Number(digits) * scale;
     return Number.isFinite(value) ? { value } : { refused: `This exercise asks for ${asks}.` };
   };
-  const slipOf = ({ asks, slips, tolerance, unit }, value, truth, far) => {
-    if (unit === "share" && value > 1 && truth <= 1 && !close(value, truth * 100, tolerance)) {
-      return `A share is 1 at most. This exercise asks for ${asks}.`;
-    }
+  const slipOf = ({ asks, slips, tolerance }, value, truth, far) => {
     const fits = ({ factor }) => close(value, truth * factor, tolerance) && !close(truth, truth * factor, tolerance);
     const known = far ? slips.filter(({ factor }) => factor <= 0.1 || factor >= 10) : slips;
     const slip = truth ? known.find(fits) : undefined;
@@ -48,7 +50,7 @@ const gradeAnswer = (() => {
       return {
         same: (other) => close(value, other, quiz.tolerance),
         slip: (meant, far) => slipOf(quiz, value, meant, far),
-        side: () => side(value, quiz.truth),
+        side: () => sideOf(quiz, value, quiz.truth),
       };
     },
     choice(quiz, text) {

@@ -29,6 +29,7 @@ from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.words import Linker, said, with_anchors
+from alpa_explore.figures.html_page import without_clicks
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, empty, faint, ground, ink, ink_on, template
 from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -358,7 +359,7 @@ def _turn(lesson: Lesson | None, arrow: str) -> str:
 
 def _json(data: Any) -> str:
     """For a script element, in which entities are not decoded: what could end it becomes an escape."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = without_clicks(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -302,7 +302,7 @@ const whatIf = (() => {
     const { bytes, each, fits, mfu, microbatches, once, parts, seconds, stage, tokensPerSecond } = priced;
     answer.replaceChildren(
       line("b", `${time(seconds)} an iteration, ${gib(bytes)} of ${gib(tables.room)}: ${fits ? "fits" : "does not fit"}`),
-      line("p", `${words(question)}: ${microbatches} microbatch${microbatches > 1 ? "es" : ""} of ${time(each)}, and ${time(Math.max(once, 0))} in which the pipeline fills and drains, gradients are summed and weights updated. ${digits(tokensPerSecond)} tokens a second, MFU ${digits(100 * mfu)}\u00a0%.`),
+      line("p", `${words(question)}: ${microbatches} microbatch${microbatches > 1 ? "es" : ""} of ${time(each)}, and ${time(Math.max(once, 0))} in which ${question.pp > 1 ? "the pipeline fills and drains, " : ""}gradients are summed and weights updated. ${digits(tokensPerSecond)} tokens a second, MFU ${digits(100 * mfu)}\u00a0%.`),
       line("p", `${sizes}; ${tokens.toLocaleString("en")} tokens a sample; ${tables.label}.`),
     );
     answer.lastChild.className = "note";
@@ -317,6 +317,9 @@ const whatIf = (() => {
       entry.className = bar.className;
       legend.append(entry);
     });
+    const limit = line("li", `a device has ${gib(tables.room)}`);
+    limit.className = "limit";
+    legend.append(limit);
     const edge = line("i", "");
     edge.style.left = `${(100 * tables.room) / whole}%`;
     memory.append(edge);

@@ -188,6 +188,12 @@ def test_the_width_of_a_tree_is_1_of_a_cycle_2_and_of_a_grid_its_side() -> None:
     assert width(elimination_steps([4] * 8, [*chain, (0, 7)])) == 2
     assert width(elimination_steps([4] * 9, grid)) == 3
 
+    star = [(0, v) for v in range(1, 6)]
+    assert width(elimination_steps([4] * 6, star)) == 1
+    middle_first = elimination_steps([4] * 6, star, range(6))
+    assert [step.node for step in middle_first] == [0, 1, 2, 3, 4, 5]
+    assert (width(middle_first), middle_first[0].entries) == (5, 4**5)
+
 
 def test_a_table_has_an_entry_for_each_combination_of_the_neighbours() -> None:
     steps = elimination_steps([2, 3, 5], [(0, 1), (1, 2), (0, 2)])

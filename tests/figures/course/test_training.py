@@ -18,7 +18,7 @@ from alpa_explore.figures.course.training.attention import (
     ring_figure,
     ring_times,
 )
-from alpa_explore.figures.course.training.block import DEGREES, SUMS, block_figure, block_times
+from alpa_explore.figures.course.training.block import DEGREES, SUMS, block_figure, block_times, precision_figure
 from alpa_explore.figures.course.training.coverage import coverage_figure
 from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens, routing_figure
 from alpa_explore.figures.course.training.hidden import (
@@ -161,6 +161,27 @@ def test_the_slices_of_a_block_are_its_weights_and_its_bars_its_time(degree: int
     assert bars[-1].base[place] + bars[-1].y[place] == pytest.approx(1e3 * times.seconds)
     assert [trace.marker.line.width[place] for trace in bars] == [3, 3, 3]
     assert len(figure.layout.annotations) == (2 if degree > 1 else 0)
+
+
+def test_fp8_halves_products_adds_casts_and_leaves_attention_and_sums_as_they_are() -> None:
+    whole, low = (block_times(2, SUMS[0], 8192, precision) for precision in ("bf16", "fp8"))
+    assert whole.products_seconds / low.products_seconds == pytest.approx(1979 / 989, rel=0.1)
+    assert (whole.attention_seconds, whole.sums_seconds) == (low.attention_seconds, low.sums_seconds)
+    assert whole.casts_seconds == 0 < low.casts_seconds
+    read = 4096 + 2048 + 4096 + 7168  # by the four products on one of two devices, in numbers of a token
+    made = 3072 + 4096 + 14336 + 4096  # their results, whose gradients are cast
+    device = Cluster.parse("1x8:h100").device
+    least = 8192 * (read + made) * (2 + 2) / device.memory_bandwidth
+    assert 1 < low.casts_seconds / least < 1.5, "two bytes are read, and two of FP8 are written"
+
+
+@pytest.mark.parametrize("tokens", [512, 8192])
+def test_the_pairs_of_bars_are_blocks_in_both_formats(tokens: int) -> None:
+    figure = precision_figure(tokens)
+    tops = [base + y for base, y in zip(figure.data[-1].base, figure.data[-1].y, strict=True)]
+    times = [block_times(p, SUMS[0], tokens, name).seconds for p in DEGREES[:-1] for name in ("bf16", "fp8")]
+    assert tops == pytest.approx([1e3 * seconds for seconds in times])
+    assert f"{times[-2] / times[-1]:.2f} on 8" in figure.layout.title.text
 
 
 def test_products_of_a_block_shrink_with_its_devices_and_sums_do_not() -> None:

@@ -30,14 +30,16 @@ class EliminationStep:
     """Before the node is eliminated."""
 
 
-def elimination_steps(sizes: Sequence[int], edges: Sequence[Edge]) -> list[EliminationStep]:
-    """The steps in the order that the library takes (`elimination_order`)."""
+def elimination_steps(
+    sizes: Sequence[int], edges: Sequence[Edge], order: Sequence[int] | None = None
+) -> list[EliminationStep]:
+    """The steps in this order of the nodes, or in the one that the library takes (`elimination_order`)."""
     around: list[set[int]] = [set() for _ in sizes]
     for a, b in edges:
         around[a].add(b)
         around[b].add(a)
     steps = []
-    for node in elimination_order(sizes, edges).nodes:
+    for node in elimination_order(sizes, edges).nodes if order is None else order:
         neighbours = tuple(sorted(around[node]))
         now = tuple((a, b) for a in range(len(sizes)) for b in sorted(around[a]) if a < b)
         entries = math.prod(sizes[u] for u in neighbours)

@@ -1,0 +1,250 @@
+"""What lessons 00 to 08 say in prose: each sentence, with the places of its numbers, and what it is computed from."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+
+from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.figures.course.training.memory import zero_bytes
+from alpa_explore.figures.course.training.schedules import schedule_facts
+from alpa_explore.models.catalog import entry
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.spec import REPLICATE
+from alpa_explore.tracing.optimizers import OPTIMIZERS
+from tests.notebooks.sources import (
+    A100,
+    BLOCK,
+    BLOCKS,
+    CROSSING,
+    FFN,
+    GIB,
+    H100,
+    H100_BYTES,
+    KEYS,
+    LLAMA,
+    TOKENS,
+    V100,
+    WIDTH,
+    Claim,
+    P,
+    attention_share,
+    chain,
+    cuts,
+    eliminated,
+    equal_length,
+    held_by_a_device,
+    intensity,
+    makespan,
+    one_f_one_b,
+    product_bytes,
+    ring,
+    step_flops,
+    two_layers,
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    # lesson, sentence with the places of its numbers, their source
+    ("00", "2 + 4 + 4 + 4 + 4 = {} bytes", lambda: [round(sum(zero_bytes(1, 1, 0).values()))]),
+    ("00", "{:.0f} GB are more than {:.0f} GB (80 GiB)", lambda: [18 * P / 1e9, H100_BYTES / 1e9]),
+    ("00", "| weights, bfloat16 | 2 | tp = 2 | {:.1f} GB |", lambda: [2 * P / 2 / 1e9]),
+    ("00", "| gradients, fp32 | 4 | tp = 2 | {:.1f} GB |", lambda: [4 * P / 2 / 1e9]),
+    ("00", "| optimizer, fp32 | 12 | tp · dp = 8 | {:.1f} GB |", lambda: [12 * P / 8 / 1e9]),
+    ("00", "{:.1f} GB = {:.1f} GiB |", lambda: [4.5 * P / 1e9, 4.5 * P / GIB]),
+    ("00", "so some {:.0f} GiB are left", lambda: [80 - 4.5 * P / GIB]),
+    ("00", "a device holds {:.0f} GB and not 145 / 2 = {:.0f}", lambda: [4.5 * P / 1e9, 9 * P / 1e9]),
+    ("01", "N is 8.03 − {:.2f} = {:.1f} billion", lambda: [v := LLAMA.config.vocabulary * WIDTH / 1e9, P / 1e9 - v]),
+    ("01", "= {:.0f} \\text{{ million weights.}}", lambda: [BLOCK / 1e6]),
+    ("01", "8,192 tokens = {:.2f} TFLOP", lambda: [2 * BLOCK * TOKENS / 1e12]),
+    (
+        "01",
+        "4,096 = {:.2f} TFLOP, which is {:.0f} % of the block",
+        lambda: [attention := 2 * TOKENS**2 * WIDTH / 1e12, 100 * attention / (attention + 2 * BLOCK * TOKENS / 1e12)],
+    ),
+    (
+        "01",
+        "A block needs {:.1f} TFLOP for a sample, and 32 blocks {:.0f} TFLOP.",
+        lambda: [one := (6 * BLOCK * TOKENS + 7 * TOKENS**2 * WIDTH) / 1e12, BLOCKS * one],
+    ),
+    ("01", "8.03 billion parameters are {:.1f} TFLOP", lambda: [13 * P / 1e12]),
+    (
+        "01",
+        "attention has {:.0f} % of the work; at 131,072 tokens it has {:.0f} %",
+        lambda: [100 * attention_share(TOKENS), 100 * attention_share(131072)],
+    ),
+    (
+        "02",
+        "get {:.0f} MB/s each: {:.0f} times less",
+        lambda: [CROSSING / 1e6, round(V100.inside_node.bandwidth / CROSSING, -1)],
+    ),
+    (
+        "02",
+        "2 · 7/8 · 100 = {:.0f} MB, at the pace of the network",
+        lambda: [ring(100e6, 8, 0.0) * A100.bandwidth / 1e6],
+    ),
+    ("02", "175 MB / 3.125 GB/s = **{:.0f} ms**", lambda: [175e6 / V100.between_nodes.bandwidth * 1e3]),
+    ("02", "100 MB / 120 GB/s = {:.1f} ms", lambda: [0.75e8 / V100.inside_node.bandwidth * 1e3]),
+    ("02", "Together **{:.0f} ms**", lambda: [1e3 * (1.5e8 / V100.inside_node.bandwidth + 0.25e8 / CROSSING)]),
+    ("03", "16.1 / 260 = {:.0f} ms", lambda: [2 * P / A100.bandwidth * 1e3]),
+    ("03", "Eight devices need 1.75 · n · β = {:.0f} ms", lambda: [1.75 * 2 * P / A100.bandwidth * 1e3]),
+    ("03", "The gradient of 16.1 GB makes {:.0f} buckets", lambda: [2 * P / 25e6]),
+    ("03", "which takes {:.1f} µs at 260 GB/s", lambda: [25e6 / 8 / A100.bandwidth * 1e6]),
+    ("03", "and 14 steps {:.0f} µs", lambda: [ring(25e6, 8) * 1e6]),
+    (
+        "03",
+        "642 · 196 µs = {:.0f} ms, where a single message takes {:.0f} ms",
+        lambda: [642 * ring(25e6, 8) * 1e3, ring(2 * P, 8) * 1e3],
+    ),
+    ("03", "The buckets cost {:.0f} % more", lambda: [100 * (642 * ring(25e6, 8) / ring(2 * P, 8) - 1)]),
+    (
+        "03",
+        "{:,.0f} buckets of {:.1f} µs are {:.0f} ms",
+        lambda: [2 * P / 1e6, ring(1e6, 8) * 1e6, 2 * P / 1e6 * ring(1e6, 8) * 1e3],
+    ),
+    ("04", "With δ = 0 the answer is {} bytes, with 0.25 it is {}, with 0.5 it is {}", cuts),
+    ("04", "8 + 7 · 4 = {} units of computing", lambda: [8 + 7 * 4]),
+    ("04", "uneven ones 8 + 7 · 6 = {}", lambda: [8 + 7 * 6]),
+    (
+        "05",
+        "An all-reduce of {:.0f} MB (the output, or the gradient of the input) takes {:.0f} µs.",
+        lambda: [n := 2 * TOKENS * WIDTH / 1e6, ring(n * 1e6, 4) * 1e6],
+    ),
+    (
+        "05",
+        "67 MB / 260 GB/s = {:.0f} µs, once in each pass: **{:.0f} µs**",
+        lambda: [
+            one := 1e6 * collective_seconds(StepKind.ALL_GATHER, 2 * TOKENS * WIDTH, 4, 260e9, A100.latency_seconds),
+            2 * one,
+        ],
+    ),
+    (
+        "05",
+        "117 MB / 260 GB/s = {:.0f} µs. There are two, once an iteration of 16 microbatches: "
+        "2 · 690 / 16 = **{:.0f} µs**",
+        lambda: [one := 1e6 * ring(2 * WIDTH * FFN, 4), 2 * one / 16],
+    ),
+    (
+        "05",
+        "as soon as {:,.0f} / B < 399, which is from **B = {}** on",
+        lambda: [both := 2e6 * ring(2 * WIDTH * FFN, 4), math.ceil(both / 399)],
+    ),
+    ("05", "greed takes {:.1f} times the least", lambda: [1809 / 485]),
+    (
+        "06",
+        "The optimum is {}, with a = {} and b = {}; going back, v = {}",
+        lambda: [(c := chain())[0], c[1][0], c[1][2], c[1][1]],
+    ),
+    ("07", "B > 1 + \\frac{{520 - 300}}{{300 - 260}} = {:.1f}", lambda: [1 + (520 - 300) / (300 - 260)]),
+    (
+        "07",
+        "one stage takes 6 · 300 = {:,} ms and two take 520 + 5 · 260 = {:,} ms. With B = 7 they take {:,} and {:,} ms",
+        lambda: [6 * 300, 520 + 5 * 260, 7 * 300, 520 + 6 * 260],
+    ),
+    ("08", "(8 + 3) · 30 = {:.0f} ms | {:.1%} |", lambda: makespan("1f1b")),
+    ("08", "240 + 3 · 30 / 2 = {:.0f} ms | {:.1%} |", lambda: makespan("interleaved-1f1b")),
+    ("08", "240 + 3 · (10 + 10 − 10) = {:.0f} ms | {:.1%} |", lambda: makespan("zb-h1")),
+    ("08", "(32 + 3) · 30 = {:,.0f} ms | {:.1%} |", lambda: makespan("1f1b", 32)),
+    ("00", "is 1 + 1/{:.0f} = {:.4f}", lambda: [1 / (e := torch.finfo(torch.bfloat16).eps), 1 + e]),
+    ("00", "1 + 0.001 is rounded to {:.0f} again", lambda: [float(torch.tensor(1.001, dtype=torch.bfloat16))]),
+    ("00", "the next number after 1 is {:.8f}", lambda: [1 + torch.finfo(torch.float32).eps]),
+    ("00", "T = 4 · 30 + 7 · 30 = {:.0f} ms", lambda: makespan("1f1b")[:1]),
+    ("00", "With B = 64 the two are {:,.0f} and {:,} ms", lambda: [makespan("1f1b", 64)[0], 64 * 30]),
+    ("01", "For Llama-3-8B that is {:,.0f} tokens", lambda: [round(equal_length("llama-3-8b"), -3)]),
+    ("01", "which is twice as wide, {:,.0f}. So", lambda: [round(equal_length("llama-3-70b"), -3)]),
+    ("01", "products have {} times the FLOPs", lambda: [{6: "six"}[round(1 / attention_share(TOKENS) - 1)]]),
+    ("01", "And the {} operations of Adam", lambda: [OPTIMIZERS["adam"].flops_per_element]),
+    ("03", "8 kB among eight A100 take 14 · 2 µs = {:.0f} µs", lambda: [ring(8e3, 8) * 1e6]),
+    ("03", "2,046 steps, which are {:.1f} ms", lambda: [ring(0.0, 1024) * 1e3]),
+    (
+        "03",
+        "up and down in {} steps: {:.0f} µs",
+        lambda: [n := 2 * int(math.log2(1024)), n * A100.latency_seconds * 1e6],
+    ),
+    ("04", "So G(4, 2) = {}, with the cut behind the second", lambda: [cuts()[1]]),
+    (
+        "04",
+        "there are {:.0f} billion ways to cut, and the table needs {} million",
+        lambda: [math.comb(999, 4) / 1e9, 5 * 1000**2 / 2 / 1e6],
+    ),
+    *(
+        ("05", f"| `{name}` | {{:,}} × {{:,}} | {{:.1f}} MB | {{}} |", partial(held_by_a_device, spec))
+        for name, spec in {
+            "RR": (REPLICATE, REPLICATE),
+            "S0R": (0, REPLICATE),
+            "S1R": (REPLICATE, 0),
+            "S01R": (0, 0),
+            "S0S1": (0, 1),
+        }.items()
+    ),
+    ("06", "The gap is (103 − 100) / 103 = {:.1f} %", lambda: [100 * 3 / 103]),
+    ("07", "T = 90 + 7 · 50 = {:.0f} ms", lambda: [two_layers(8)[50]]),
+    (
+        "07",
+        "T = 60 + 7 · 60 = {:.0f} ms. So two stages, in {:.0f} ms",
+        lambda: [two_layers(8)[60], min(two_layers(8).values())],
+    ),
+    ("07", "the last two lines give {:.0f} and {:.0f} ms", lambda: [two_layers(2)[50], two_layers(2)[60]]),
+    ("07", "at B = 4 both take {:.0f} ms", lambda: list({two_layers(4)[50], two_layers(4)[60]})),
+    ("08", "device 0: {} device 1: {} ```", lambda: one_f_one_b(2, 4)),
+    ("00", "The difference is {:.0f} %, which", lambda: [100 * (GIB / 1e9 - 1)]),
+    ("00", "it would be 8 · 30 = {:.0f} ms", lambda: [8 * 30]),
+    ("00", "The same {:.0f} ms are lost", lambda: [makespan("1f1b")[0] - 8 * 30]),
+    ("01", "the products, though {:.0f} times as many", lambda: [131072 / TOKENS]),
+    ("01", "2 · 3.57 + 2.5 · 0.55 = {:.1f} TFLOP", lambda: [(4 * BLOCK * TOKENS + 5 * TOKENS**2 * WIDTH) / 1e12]),
+    ("01", "needs {:.1f} s for the sample", lambda: [step_flops() / 400e12]),
+    ("01", "a laptop with 1 TFLOP/s needs {} minutes", lambda: [{7: "seven"}[round(step_flops() / 1e12 / 60)]]),
+    ("02", "25 MB, at 781 MB/s: {:.0f} ms", lambda: [25e6 / CROSSING * 1e3]),
+    ("03", "a chunk is 25 / 8 = {:.1f} MB", lambda: [25 / 8]),
+    ("03", "a step takes {:.1f} µs, and 14 steps", lambda: [(A100.latency_seconds + 25e6 / 8 / A100.bandwidth) * 1e6]),
+    ("03", "would have a chunk of {:.1f} µs", lambda: [1e6 / 8 / A100.bandwidth * 1e6]),
+    (
+        "06",
+        "5 + 1 + 0 = {} and the second 0 + 2 + 2 = {}, so M[0, 0] = {}",
+        lambda: [*eliminated(0, 0), min(eliminated(0, 0))],
+    ),
+    (
+        "06",
+        "M[0, 1] = {}, M[1, 0] = {} and M[1, 1] = {}",
+        lambda: [min(eliminated(*ends)) for ends in ((0, 1), (1, 0), (1, 1))],
+    ),
+    (
+        "07",
+        "The output layer of GPT-350M has the work of {:.1f} blocks",
+        lambda: [(c := entry("gpt-350m").config).vocabulary / (12 * c.hidden + 2 * c.sequence)],
+    ),
+    ("07", "1 / (7 + 1) = {:.1f} %", lambda: [100 / 8]),
+    ("07", "by {:.0f} ms more with each that follows", lambda: [300 - 260]),
+    ("00", "Training needs {} times as much", lambda: [{9: "nine"}[18 // 2]]),
+    (
+        "01",
+        "2 \\cdot {:.1f} + 2 \\cdot {:.1f} + 3 \\cdot {:.1f}",
+        lambda: [n * WIDTH / 1e6 for n in (WIDTH, KEYS, FFN)],
+    ),
+    ("01", "At 8,192 tokens it is {:.0f} % too low", lambda: [100 * (1 - 6 * P * TOKENS / step_flops())]),
+    ("01", "memory moves {:,.0f} GB: {:.0f} FLOPs", lambda: [(b := H100.device.memory_bandwidth) / 1e9, 989e12 / b]),
+    ("01", "has {:.2f} TFLOP, and in bfloat16", lambda: [2 * TOKENS * WIDTH * FFN / 1e12]),
+    ("01", "have {:.0f} MB: {:,.0f} FLOPs a byte", lambda: [product_bytes(TOKENS) / 1e6, intensity(TOKENS)]),
+    ("01", "in place of 8,192 has {:.0f} FLOPs a byte", lambda: [intensity(64)]),
+    ("01", "needs some {:.0f} rows", lambda: [round(next(m for m in range(1, 999) if intensity(m) > 295), -2)]),
+    ("01", "in bfloat16: {} bytes for {} FLOPs", lambda: [4 + 4 + 8 + 4 + 8 + 2, OPTIMIZERS["adam"].flops_per_element]),
+    ("01", "are {:.0f} GB, or {:.0f} ms", lambda: [30 * P / 1e9, 30 * P / H100.device.memory_bandwidth * 1e3]),
+    ("01", "would take {:.1f} ms", lambda: [13 * P / 989e12 * 1e3]),
+    ("02", "25 Gbit/s, which is {:.3f} GB/s", lambda: [25 / 8]),
+    ("02", "= \\frac{{1}}{{9}} \\approx {:.0f}\\,\\%", lambda: [100 * schedule_facts("1f1b", 2, 8).bubble_fraction]),
+    ("03", "(p − 1) · n · β: {} times as long", lambda: [{8: "eight"}[2 * 7 * 8 // (2 * 7)]]),
+    ("04", "Eight FLOPs in two layers are {} in the mean", lambda: [(4 + 1 + 1 + 2) // 2]),
+    (
+        "04",
+        "has {} blocks; every second one has {} experts",
+        lambda: [(c := entry("moe-1.3b").config).layers, c.experts],
+    ),
+    ("05", "two bytes: {:.0f} MB. It must be whole", lambda: [2 * TOKENS * WIDTH / 1e6]),
+    ("05", "4,096 · 14,336 numbers each, {:.0f} MB", lambda: [2 * WIDTH * FFN / 1e6]),
+    ("06", "You have looked at {} sums for v and {} for the rest", lambda: [2 * 2 * 2, 2 * 2]),
+    ("06", "takes {} such steps", lambda: [200 - 2]),
+    ("08", "A device works for 8 · 30 = {} ms", lambda: [8 * 30]),
+    ("06", "has {:,} entries, or {:.0f} MB", lambda: [e := 25**2 * 100**2, 8 * e / 1e6]),
+    ("06", "125⁵ = {:.0f} · 10¹⁰ entries in place of 25⁵ = 10⁷: {:,} times", lambda: [125**5 / 1e10, 125**5 // 25**5]),
+)
