@@ -18,7 +18,7 @@ norm of a tensor of the backward pass: where a choice (the largest expert, a sig
 is more than rounding. A float64 gradient that comes from coarser tensors has their rounding errors: ε is then that of
 float32, so that an error that their rounding does not explain is seen.
 
-Random rounding knows nothing of the sums inside one operator: a convolution adds tens of thousands of terms to one entry
+Random rounding knows nothing of the sums inside one operator: a convolution adds tens of thousands of terms to an entry
 of the gradient of its kernel. How far that is off is measured, too: the graph is evaluated once in float64. An entry of
 a run may be off by `SLACK` times as much as the reference in float32 is, and by `MOST` of the gradient at most.
 
@@ -51,8 +51,8 @@ TERMS = 0.25
 """Share of n/ε that is taken as the scale: with a tolerance of 1e-5 and 32 bits, errors up to 21 times the spread
 pass, which sums in another order have."""
 MOST = 1e-3
-"""Share of a tensor in 32 bits that rounding is taken to explain at most: where it is off by more from float64, a choice
-has fallen differently."""
+"""Share of a tensor in 32 bits that rounding is taken to explain at most: where float64 is farther away, a choice has
+fallen differently."""
 SAMPLES_16 = 8
 """Evaluations where the spread is the limit, and not only a scale."""
 SLACK = 3.0
@@ -117,8 +117,8 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
             found[tensor] = Rounding(entry=min(entry, bound.most), along=min(along_it, bound.most))
         else:
             scale = min(TERMS * median(entries[tensor]) / eps, bound.most)
-            error = SLACK * largest_difference(value, precise.get(tensor, value))
-            found[tensor] = Rounding(scale=scale, entry=min(error, MOST * max(_largest(value), scale)))
+            entry = SLACK * largest_difference(value, precise.get(tensor, value))
+            found[tensor] = Rounding(scale=scale, entry=min(entry, MOST * max(_largest(value), scale)))
     return found
 
 
