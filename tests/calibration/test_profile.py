@@ -485,7 +485,6 @@ def test_experts_that_exchange_tokens_are_not_timed_and_follow_those_that_do_not
 
 
 def test_tokens_choose_among_all_experts_where_those_are_timed() -> None:
-    """Rows of an expert that does not exist would be left out, and take no time."""
     made = ax.plan("mixtral-tiny", "1x1:cpu", num_microbatches=1, precision="float32", num_layers=2, cache=False)
     experts = next(w for w in plan_kernels(made) if w.name.startswith("alpa_explore.experts.default"))
     largest: set[int] = set()

@@ -165,7 +165,7 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     routed experts runs with larger numbers, too, and leaves out their rows."""
     if not any(_is_integer(dtype) for _, dtype, _ in wanted.inputs):
         return 2
-    if (experts := max(map(experts_in_all, wanted.call.steps))) > 0:
+    if experts := max(experts_in_all(step) for step in wanted.call.steps if isinstance(step, Operator)):
         return experts
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
