@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.graph import Operator, TensorKind, TrainingGraph
+from alpa_explore.graph import Argument, Operator, Symbol, TensorKind, TrainingGraph
 from alpa_explore.tracing.aten import draws, run_operator
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.fake_model import attribute_named
@@ -164,22 +164,49 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, Tensor]
 
 @torch.no_grad()
 def evaluate(
-    graph: TrainingGraph, values: Mapping[int, Tensor], rounded: Callable[[Tensor], Tensor] | None = None
+    graph: TrainingGraph,
+    values: Mapping[int, Tensor],
+    rounded: Callable[[Tensor], Tensor] | None = None,
+    *,
+    double: bool = False,
 ) -> dict[int, Tensor]:
     """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
 
-    With `rounded`, everything that an operator computes, rather than moves, goes through it. A mean loss divides by
-    the mean count of targets if `with_counts` put it among the values.
+    With `rounded`, everything that an operator computes, rather than moves, goes through it. With `double`, all that
+    is float32 is computed in float64, and complex64 in complex128; RuntimeError where an operator cannot be. A mean
+    loss divides by the mean count of targets if `with_counts` put it among the values.
     """
-    results = dict(values)
+    results = {t: _doubled(value) for t, value in values.items()} if double else dict(values)
     device = next(iter(results.values())).device
-    for operator in graph.operators:
+    for operator in map(_in_double, graph.operators) if double else graph.operators:
         if operator.kind in LOSSES and operator.outputs[1] in values:
             made = run_counted(operator, results)
         elif not operator.kind.startswith("optimizer."):
             made = run_operator(operator, results, device)
         else:
             continue
+        if double:
+            made = tuple(map(_doubled, made))
         computed = made if rounded is None or not operator.flops else map(rounded, made)
         results.update(zip(operator.outputs, computed, strict=True))
     return results
+
+
+_DOUBLE = {"float32": "float64", "complex64": "complex128"}
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    twice = _DOUBLE.get(str(tensor.dtype).removeprefix("torch."))
+    return tensor if twice is None else tensor.to(getattr(torch, twice))
+
+
+def _in_double(operator: Operator) -> Operator:
+    """The operator with the dtypes among its arguments twice as wide."""
+
+    def widened(argument: Argument) -> Argument:
+        if isinstance(argument, Symbol) and argument.kind == "dtype":
+            return replace(argument, value=_DOUBLE.get(argument.value, argument.value))
+        return argument
+
+    keywords = tuple((name, widened(argument)) for name, argument in operator.keywords)
+    return replace(operator, arguments=tuple(map(widened, operator.arguments)), keywords=keywords)

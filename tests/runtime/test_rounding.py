@@ -196,3 +196,80 @@ def test_a_fault_that_rounding_does_not_explain_is_seen_in_16_bits(coarse, fault
         assert any(d.what == kind and d.relative_error > max(d.rounding, 1e-5) for d in compared), compared
         right = list(reference.gradient_compared(0, "gradient", place, 0.0, wanted, wanted))
         assert all(d.relative_error == 0.0 < d.rounding < 0.2 for d in right), right
+
+
+class LongSums(nn.Module):
+    """A convolution over many places: a gradient that one kernel sums over 262,144 of them, far from their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 1, 1)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (self.out(torch.tanh(self.layer(x))) - target).square().mean()
+
+
+@pytest.fixture(scope="module")
+def long_sums():
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    model = LongSums()
+    inputs = tuple(torch.randn(4, c, 256, 256, generator=generator) for c in (3, 1))
+    return capture(model, inputs), model, inputs
+
+
+def test_long_sums_within_a_kernel_raise_no_alarm_in_float32(long_sums) -> None:
+    graph, model, inputs = long_sums
+    plan = ax.baseline(graph, "1x4:cpu", "data-parallel", num_microbatches=1, num_layers=1)
+    checked = ax.verify_interpreted(plan, graph=graph, model=model, example_inputs=inputs, steps=1)
+    assert checked.worst_of("gradient") > checked.tolerance == 1e-5
+    assert checked.passed, checked.worst
+
+
+FAULTS = {
+    "a ten-thousandth too much": lambda whole, part: whole * 1.0001,
+    "one entry a ten-thousandth of the largest off": lambda whole, part: (
+        whole.flatten().index_add(0, torch.tensor([1]), whole.abs().max()[None] * 1e-4).view_as(whole)
+    ),
+    "no sum over ranks": lambda whole, part: part,
+    "a mean of fewer samples": lambda whole, part: part * 2,
+    "zero": lambda whole, part: torch.zeros_like(whole),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_seen_beside_long_sums(long_sums, fault: str) -> None:
+    """`part` is what half of the samples add."""
+    graph, model, inputs = long_sums
+    values = initial_values(graph, model, inputs)
+    reference = OneProcess(graph, {t: v for t, v in values.items() if t not in graph.inputs}, 1e-3)
+    reference.measure({index: values[index] for index in graph.inputs})
+    results = evaluate(graph, values)
+    half = {index: values[index].clone() for index in graph.inputs}
+    half[graph.inputs[0]][2:] = 0  # only the other samples reach the first weights by their inputs
+    parts = evaluate(graph, {**values, **half})
+    place = next(place for place, p in enumerate(graph.parameters) if p.name == "layer.weight")
+    wanted, part = (of[graph.parameters[place].gradient] for of in (results, parts))
+    made = FAULTS[fault](wanted, part)
+    error = float((made - wanted).abs().max())
+    (found,) = reference.gradient_compared(0, "gradient", place, error, made, wanted)
+    assert found.relative_error > 1.5 * max(found.rounding, 1e-5), found
+    assert found.rounding <= 5e-5
+
+
+class Choice(OneLayer):
+    """What is summed hangs on the last digits, which differ in float64."""
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        return (y * torch.where((y * 1e7).sin() > 0, 1.0, -1.0) - target).square().mean()
+
+
+def test_a_choice_that_falls_differently_in_float64_hides_no_fault() -> None:
+    model, inputs = Choice(), (torch.randn(16, 8), torch.randn(16, 8))
+    graph = capture(model, inputs)
+    values = initial_values(graph, model, inputs)
+    results, roundings = evaluate(graph, values), rounding_of(graph, values)
+    for parameter in graph.parameters:
+        rounding, gradient = roundings[parameter.gradient], results[parameter.gradient]
+        assert 0 < rounding.entry <= 5e-5 * max(float(gradient.abs().max()), rounding.scale) * 1.001

@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         rows = [asdict(max((d for d in verification.differences if d.what == kind), key=_size)) for kind in kinds]
         for line in parallelism_lines(plan):
             print(line)
-        coarse = any(difference.rounding for difference in verification.differences)
+        coarse = any(difference.rounding > verification.tolerance for difference in verification.differences)
         for row in rows:
             row |= {name: f"{row[name]:.1e}" for name in ("relative_error", "rounding")}
             if not coarse:
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         limit = (
             f"the tolerance of {verification.tolerance:g}"
             if worst.rounding <= verification.tolerance
-            else f"the {worst.rounding:.1e} that rounding to 16 bits explains there, as measured"
+            else f"the {worst.rounding:.1e} that rounding explains there, as measured"
         )
         print(
             f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process, and of one"
