@@ -220,7 +220,7 @@ def _figures(host: Host, per_node: int) -> tuple[Parts, bool, tuple[str, ...]]:
     if found is not None:
         path, (device, inside, between) = found
         return (replace(device, source=f"{device.source} ({path})"), inside, between), True, ()
-    device, inside, between = load_preset(preset)
+    device, inside, between = load_preset(preset, per_node)
     what = f"No calibration of {host.device} is kept: its speed is that of the preset {preset}"
     remark = what + ("." if named else f", the nearest by memory: no preset is named like {host.device}.")
     remark += " `alpa-explore nodes ADDRESS --calibrate` measures it."

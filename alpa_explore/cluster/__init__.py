@@ -17,6 +17,11 @@ In the order to read them:
     tiling       sizes of pieces that fill a node, whichever of them are chosen
     placement    which devices of the cluster the submeshes of a plan get
 
+The network of a preset is that of its usual node. Where each of its devices has an adapter of its own (H100, A100,
+B200, GB200, MI300X, …), smaller nodes have the share of their devices: a node of `4x4:h100` has half of the network of
+one of `2x8:h100`, in all commands alike. A host's only adapter (V100, L40S, RTX 4090, CPU) is whole however few devices
+use it, and a network that a file gives stays as it is.
+
 It imports `errors` only.
 
 Concepts that others use: Cluster, Device, Group, KernelFigures, KernelStore, Kind, Level, Link, LogicalMesh,

@@ -31,6 +31,8 @@ A cluster of more levels gives them in place of nodes and devices_per_node, from
 
 A level that the link inside the node joins too has `inside = true`: the trays of a rack.
 
+A `[between_nodes]` that a file gives is the network of a node of its own, however many devices that has.
+
 All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every ClusterError names the file and the key.
 """
 
@@ -57,11 +59,11 @@ MOST_BYTES = 2**20
 _KEYS = tuple(
     """
     nodes devices_per_node device inside_node between_nodes name aliases source measured software kernels levels rack
-    megatron
+    network_devices megatron
     """.split()
 )
-"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
-iterations, is accepted in old files and ignored."""
+"""'rack' and 'network_devices' belong to presets, and are ignored in a user's file; 'megatron', which held figures of
+an earlier model of iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _RETIRED = ("sync_each_tensor", "fuses_sinks")
 """Figures of software in files of earlier versions, which are not read."""
@@ -109,9 +111,9 @@ def is_file_name(text: str) -> bool:
     return text.strip().lower().endswith(SUFFIXES)
 
 
-def read_device(path: str) -> Parts:
-    """A device and its links. Nodes that the file gives are not those of the cluster; levels, which are its network,
-    cannot be left out without a word."""
+def read_device(path: str, per_node: int) -> Parts:
+    """A device and its links in nodes of `per_node` devices. Nodes that the file gives are not those of the cluster;
+    levels, which are its network, cannot be left out without a word."""
     body = _body(path)
     if "levels" in body:
         sizes = " × ".join(str(level.of) for level in _levels(body["levels"], path)[0])
@@ -121,7 +123,7 @@ def read_device(path: str) -> Parts:
             f"levels of {sizes} devices, and another size or file asks for its device only",
             f"Name {path} alone, or remove levels to use its device and links.",
         )
-    return _parts(body, path, may_be_file=False)
+    return _parts(body, path, per_node, may_be_file=False)
 
 
 def read_cluster(path: str) -> ClusterParts:
@@ -131,7 +133,7 @@ def read_cluster(path: str) -> ClusterParts:
     if levels and "nodes" not in body and "devices_per_node" not in body:
         per_node = math.prod(level.of for level in levels[:inside])
         nodes = math.prod(level.of for level in levels[inside:])
-        return ClusterParts(nodes, per_node, *_parts(body, path, may_be_file=True), levels)
+        return ClusterParts(nodes, per_node, *_parts(body, path, per_node, may_be_file=True), levels)
     if "nodes" not in body and "devices_per_node" not in body:
         raise ClusterError(
             "A cluster file must give the number of nodes",
@@ -139,7 +141,7 @@ def read_cluster(path: str) -> ClusterParts:
             remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
         )
     nodes, per_node = _count(body, "nodes", path), _count(body, "devices_per_node", path)
-    return ClusterParts(nodes, per_node, *_parts(body, path, may_be_file=True), levels)
+    return ClusterParts(nodes, per_node, *_parts(body, path, per_node, may_be_file=True), levels)
 
 
 def checked_name(value: Any, what: str) -> str:
@@ -166,8 +168,8 @@ def _body(path: str) -> Mapping[str, Any]:
     return body
 
 
-def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
-    device, *links = _figures(body, path, may_be_file=may_be_file)
+def _parts(body: Mapping[str, Any], path: str, per_node: int, *, may_be_file: bool) -> Parts:
+    device, *links = _figures(body, path, per_node, may_be_file=may_be_file)
     software = body.get("software")
     if software is None:
         return device, links[0], links[1]
@@ -176,14 +178,14 @@ def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
     return replace(device, software=load_software(software)), links[0], links[1]
 
 
-def _figures(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
+def _figures(body: Mapping[str, Any], path: str, per_node: int, *, may_be_file: bool) -> Parts:
     device = body.get("device")
     base: Parts | None
     if isinstance(device, str):
         if not is_file_name(device):
-            base = load_preset(device)
+            base = load_preset(device, per_node)
         elif may_be_file:
-            base = read_device(str(Path(path.strip()).expanduser().parent / device))
+            base = read_device(str(Path(path.strip()).expanduser().parent / device), per_node)
         else:
             raise _fault(
                 path,
@@ -197,7 +199,7 @@ def _figures(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
     base_preset = device.get("like")
     if base_preset is not None and not isinstance(base_preset, str):
         raise _fault(path, "device.like", repr(base_preset), "Name a preset.")
-    base = load_preset(base_preset) if base_preset is not None else None
+    base = load_preset(base_preset, per_node) if base_preset is not None else None
     figures = {key: value for key, value in device.items() if key != "like"}
     figures.setdefault("name", body.get("name", base[0].name if base else Path(path).stem))
     figures.setdefault("source", body.get("source", str(path)))

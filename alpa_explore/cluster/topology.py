@@ -125,7 +125,7 @@ class Cluster:
                 )
             return cls.parse(f"{match[1]}x{match[2]}:{device}", **{"measured": store, **changes})
         if match is not None and is_file_name(match[3]):
-            parts = ClusterParts(int(match[1]), int(match[2]), *read_device(match[3]), ())
+            parts = ClusterParts(int(match[1]), int(match[2]), *read_device(match[3], int(match[2])), ())
             return cls._of(parts, changes)
         if match is None and is_file_name(text):
             return cls._of(read_cluster(text), changes)
@@ -204,15 +204,21 @@ class Cluster:
         return next(number for number, end in enumerate(ends) if device < end)
 
     def resized(self, nodes: int, devices_per_node: int) -> Cluster:
-        """The same devices and links in another number. Levels are kept where whole units of them are left; of unlike
-        nodes in another number only the first kind is known to be there."""
+        """The same devices and links in another number; the network of a preset becomes that of so many of its devices
+        (`load_preset`), one that was given or measured stays. Levels are kept where whole units of them are left; of
+        unlike nodes in another number only the first kind is known to be there."""
         levels: tuple[Level, ...] = ()
         if self.levels and devices_per_node == self.devices_per_node:
             below = math.prod(level.of for level in self.levels[:-1])
             units, rest = divmod(nodes * devices_per_node, below)
             levels = () if rest else (*self.levels[:-1], replace(self.levels[-1], of=units))
         others = self.others if (nodes, devices_per_node) == (self.nodes, self.devices_per_node) else ()
-        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels, others=others)
+        name, between = self.device.name, self.between_nodes
+        if name in preset_names() and between == load_preset(name, self.devices_per_node)[2]:
+            between = load_preset(name, devices_per_node)[2]
+        return replace(
+            self, nodes=nodes, devices_per_node=devices_per_node, between_nodes=between, levels=levels, others=others
+        )
 
     def with_changes(self, **changes: object) -> Cluster:
         """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name, and
@@ -229,7 +235,8 @@ class Cluster:
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
             if all(isinstance(size, int) for size in sizes):
                 resized = self.resized(*sizes)  # type: ignore[arg-type]  # checked to be integers
-                cluster_changes |= {"levels": resized.levels, "others": resized.others}
+                kept = {name: getattr(resized, name) for name in ("between_nodes", "levels", "others")}
+                cluster_changes = kept | cluster_changes
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
         for name in device_changes:
@@ -353,12 +360,11 @@ def _check_kinds(cluster: Cluster) -> None:
 
 
 def _of_preset(name: str, nodes: int, per_node: int) -> ClusterParts:
-    """Nodes of a preset. The network of a part of a rack is that of its devices."""
-    device, within, between = load_preset(name)
+    """Nodes of a preset, with the network of so many of its devices."""
+    device, within, between = load_preset(name, per_node)
     rack = rack_of(name)
     if rack is None:
         return ClusterParts(nodes, per_node, device, within, between, ())
-    between = replace(between, bandwidth=between.bandwidth * per_node / rack.devices)
     trays, rest = divmod(per_node, rack.tray)
     levels: tuple[Level, ...] = ()
     if trays > 1 and not rest and nodes:

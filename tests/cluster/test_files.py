@@ -57,7 +57,8 @@ def test_a_device_file_is_used_like_a_preset(tmp_path: Path) -> None:
     assert Cluster.parse(f"2x8:{path}") == Cluster.parse("2x8:a100")
     assert Cluster.parse(f"2x8:{path}", memory_bytes=7).device.memory_bytes == 7
     named = write(tmp_path, 'nodes = 3\ndevices_per_node = 2\ndevice = "mine.json"')
-    assert Cluster.parse(named) == Cluster.parse("3x2:a100"), "beside the cluster's file"
+    preset, network = Cluster.parse("3x2:a100"), Cluster.parse("3x8:a100").between_nodes
+    assert Cluster.parse(named) == replace(preset, between_nodes=network), "beside the cluster's file, with its network"
 
 
 def test_a_device_can_be_a_preset_by_name(tmp_path: Path) -> None:
@@ -155,3 +156,33 @@ def test_a_device_file_cannot_name_another_file(tmp_path: Path) -> None:
         Cluster.parse(f"1x1:{path}")
     with pytest.raises(ClusterError, match="holds the figures"):
         Cluster.parse(write(tmp_path, 'nodes = 1\ndevices_per_node = 1\ndevice = "b.json"'))
+
+
+@pytest.mark.parametrize(("device", "share"), [("h100", 0.5), ("a100-80gb", 0.5), ("v100", 1.0), ("rtx-4090", 1.0)])
+def test_half_a_node_has_the_adapters_of_its_devices_however_it_is_named(
+    tmp_path: Path, device: str, share: float
+) -> None:
+    whole, half = (Cluster.parse(f"2x{n}:{device}") for n in (8, 4))
+    assert half.between_nodes.bandwidth == share * whole.between_nodes.bandwidth
+    (tmp_path / "like.json").write_text(json.dumps({"device": {"like": device, "name": "mine"}}))
+    named = {"nodes": 2, "devices_per_node": 4, "device": device}
+    (tmp_path / "named.json").write_text(json.dumps(named))
+    for same in (
+        whole.resized(2, 4),
+        Cluster.parse(f"1x8:{device}").with_changes(nodes=2, devices_per_node=4),
+        Cluster.parse(f"2x4:{tmp_path / 'like.json'}"),
+        Cluster.parse(str(tmp_path / "named.json")),
+    ):
+        assert same.between_nodes == half.between_nodes
+    assert Cluster.parse(f"1x4:{device}").resized(2, 8) == whole
+
+
+def test_a_network_that_is_given_is_that_of_the_node_whatever_its_size(tmp_path: Path) -> None:
+    network = {"bandwidth": 1e11, "latency_seconds": 1e-5}
+    (tmp_path / "mine.json").write_text(json.dumps({"device": {"like": "h100"}, "between_nodes": network}))
+    clusters = [Cluster.parse(f"2x{n}:{tmp_path / 'mine.json'}") for n in (2, 4, 8)]
+    changed = replace(clusters[0].between_nodes, bandwidth=3e10)
+    given = Cluster.parse("2x8:h100", between_nodes=changed)
+    assert {c.between_nodes.bandwidth for c in (*clusters, clusters[2].resized(2, 4))} == {1e11}
+    assert given.resized(2, 4).between_nodes == changed
+    assert given.with_changes(devices_per_node=4, between_nodes=changed).between_nodes == changed

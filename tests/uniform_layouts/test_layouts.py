@@ -80,10 +80,6 @@ def test_a_layout_costs_what_predict_says_of_a_run_with_it(which: str, request: 
     """Both are read from one graph. From TP 4 on Megatron pads so small a vocabulary to several times its size, and a
     run has a head of keys on each device."""
     layouts: Layouts = request.getfixturevalue(which)
-    if (cluster := layouts.cluster).nodes > 1:  # a run on four devices of a node of eight has half of its network
-        network = replace(cluster.between_nodes, bandwidth=cluster.between_nodes.bandwidth / 2)
-        own = cluster.with_changes(between_nodes=network)
-        layouts = ax.layouts(layouts.model, own, global_batch=layouts.global_batch, scheduler="serial")
     count = len(layouts.ranked)
     chosen = range(0, count, count // 12)
     rows = tuple(row_of(layouts, number) for number in chosen)

@@ -1,5 +1,6 @@
 """Device presets: one JSON file for each device beside this module, each with the source of its figures."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ class Rack(NamedTuple):
     """A node of hosts that share the link inside it."""
 
     devices: int
-    """For which the network of the preset is given."""
+    """Of a whole rack."""
     tray: int
     """Devices of one host."""
 
@@ -24,13 +25,21 @@ def preset_names() -> tuple[str, ...]:
 
 
 @cache
-def load_preset(name: str) -> tuple[Device, Link, Link]:
-    """(device, link inside a node, link between nodes) of a preset. UnknownNameError offers the nearest names."""
+def load_preset(name: str, per_node: int | None = None) -> tuple[Device, Link, Link]:
+    """(device, link inside a node, link between nodes) of a preset. UnknownNameError offers the nearest names.
+
+    The link between nodes is that of a usual node, or of one of `per_node` devices. Where a node has its adapters for
+    its devices (`network_devices` of the file: how many devices its network is of), that is their share; where one
+    adapter is that of the host (V100, L40S, RTX 4090, CPU), it is the same for fewer devices.
+    """
     body = _body(name)
     software = load_software(body.get("software", "alpa"))
     kernels = KernelFigures(**body["kernels"]) if "kernels" in body else None
     device = Device(name=body["name"], source=body["source"], software=software, kernels=kernels, **body["device"])
-    return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
+    between, of = Link(**body["between_nodes"]), body.get("network_devices")
+    if per_node is not None and of is not None:
+        between = replace(between, bandwidth=between.bandwidth * per_node / of)
+    return device, Link(**body["inside_node"]), between
 
 
 def rack_of(name: str) -> Rack | None:

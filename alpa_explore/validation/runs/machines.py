@@ -61,8 +61,6 @@ _NO_OVERLAP = re.compile(r"\bwithout EP overlap\b")
 """Notes of runs in which nothing runs beside the all-to-alls of experts."""
 _NEW_RELEASE = (26, 6)
 """The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
-NODE = 8
-"""Devices of a node of all other presets, for which their network is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +108,11 @@ def machine(
         inside = cluster.inside_node
         cluster = cluster.with_changes(inside_node=replace(inside, bandwidth=inside.bandwidth * on.inside_share))
     rack = None if is_file_name(name) else rack_of(name)
+    size = devices_per_node
     if rack is not None:
         size = rack.devices if devices % rack.devices == 0 else RACK_USED
-        # The network of a preset with racks is that of as many devices as it is asked for.
-        network = Cluster.parse(f"1x{size}:{name}").between_nodes
-    else:
-        size, network = devices_per_node, cluster.between_nodes
-        if not is_file_name(name):  # a user's file says what a node of the user's has
-            network = replace(network, bandwidth=network.bandwidth * size / NODE)
     per_node = size if devices >= size else min(size, 1 << (devices - 1).bit_length())  # the next power of two
-    cluster = cluster.with_changes(nodes=-(-devices // size), devices_per_node=per_node, between_nodes=network)
+    cluster = cluster.with_changes(nodes=-(-devices // size), devices_per_node=per_node)
     for part, family, bandwidth in NETWORKS:
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
 from alpa_explore.validation.runs.architecture import kind_of, padded_vocabulary
 from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
@@ -148,9 +149,15 @@ def test_a_run_need_not_fill_its_last_node() -> None:
     assert str(machine("V100", "eager", 24, 6).cluster) == "4x6:v100@eager"
 
 
-def test_the_network_of_a_smaller_node_is_its_devices_share() -> None:
-    whole, half = (machine("H100", "nanotron", 32, per_node).cluster for per_node in (8, 4))
-    assert half.between_nodes.bandwidth == whole.between_nodes.bandwidth / 2
+@pytest.mark.parametrize("device", ["a100-40gb", "b200", "cpu", "gb200", "h100", "l40s", "v100"])
+@pytest.mark.parametrize("per_node", [1, 4, 8])
+def test_a_run_has_the_network_of_the_cluster_that_plans_name(device: str, per_node: int) -> None:
+    node = 64 if device == "gb200" else per_node  # runs on a rack use 64 of it
+    run = machine(device, "megatron", 4 * node, per_node, device=device).cluster
+    assert run.between_nodes == Cluster.parse(f"4x{node}:{device}").between_nodes
+
+
+def test_a_cluster_has_an_upper_size() -> None:
     with pytest.raises(ClusterError, match="too large"):
         machine("H100", "nanotron", 2**15, 8)
 
