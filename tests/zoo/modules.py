@@ -566,6 +566,18 @@ kind(
     a=linear(),
     s=weight(WIDTH),
 )
+kind(
+    "reductions by index",
+    lambda m, x, n: torch.cat(
+        [
+            torch.zeros(3, WIDTH).scatter_reduce(0, n[:, None].expand(-1, WIDTH), m.a(x), how, include_self=own)
+            for how, own in (("sum", True), ("mean", False), ("amax", False))
+        ]
+    ),
+    floats(),
+    whole(3),
+    a=linear(),
+)
 kind("log of a sum", lambda m, x: torch.logsumexp(m.a(x), -1).mean() - math.log(WIDTH), a=linear())
 
 REFUSED: dict[str, str] = {"experts by boolean indices": "mask", "branch on data": "branches"}

@@ -90,7 +90,9 @@ def check(name: str) -> None:
     assert held_bytes(ax.capture(kind.model, inputs)) == saved_bytes(kind.model, inputs)
 
 
-@pytest.mark.parametrize("name", ["long convolution by fft", "images made larger", "codebook of averages"])
+@pytest.mark.parametrize(
+    "name", ["long convolution by fft", "images made larger", "codebook of averages", "reductions by index"]
+)
 def test_modules_of_every_day_keep_what_autograd_saves(name: str) -> None:
     check(name)
 

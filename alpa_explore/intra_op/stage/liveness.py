@@ -28,7 +28,7 @@ from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.graph.blocks import block_number
 from alpa_explore.graph.counts import is_view, packet
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.intra_op.stage.segments import saved_for_shape
+from alpa_explore.intra_op.stage.segments import saved_unread
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Flags, Floats, Ints, entries_of_runs
 
@@ -324,6 +324,6 @@ def _read(layered: LayeredGraph, operator: Operator) -> Iterator[int]:
             yield from layered.computed_from[base]
         else:
             yield base
-    saved = saved_for_shape(layered.graph, operator)
-    if saved is not None and (base := layered.storage[saved]) in layered.all_held:
-        yield base
+    for saved in saved_unread(layered.graph, operator):
+        if (base := layered.storage[saved]) in layered.all_held:
+            yield base

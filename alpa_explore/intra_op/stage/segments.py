@@ -27,10 +27,18 @@ KEPT = -1
 _HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKind.ROUTED)
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 _THERE = (TensorKind.PARAMETER, *GIVEN_KINDS)
+_RESULT = -1
+"""In place of the number of an argument: the result."""
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
-_SAVED_FOR_SHAPE = {"aten.gather": 0, "aten.index_add": 3, "aten.index_copy": 3, "aten._fft_r2c": 0}
-"""Kind -> the argument of which its derivative asks the shape alone, and which autograd saves whole (`derivatives.yaml`
-of PyTorch 2.13)."""
+_SAVED_UNREAD: dict[str, tuple[int, ...]] = {
+    "aten.gather": (0,),
+    "aten.index_add": (3,),
+    "aten.index_copy": (3,),
+    "aten._fft_r2c": (0,),
+    "aten.scatter_reduce": (0, 3, _RESULT),
+}
+"""Kind -> the arguments that autograd saves whole, though its derivative asks for their shape alone, or for a sum or a
+mean not at all (`derivatives.yaml` of PyTorch 2.13)."""
 _DRAWS = frozenset({"aten.native_dropout", "aten.bernoulli", "aten.rand_like"})
 """Their mask takes less memory than what they read."""
 
@@ -318,25 +326,22 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
 
 
 def _held_by_pytorch(graph: TrainingGraph) -> Iterator[int]:
-    """What a loop in plain PyTorch holds beside what the backward pass reads: what the model returns, and inputs that
-    autograd saves for their shape alone."""
+    """What a loop in plain PyTorch holds beside what the backward pass reads: what the model returns, and what
+    autograd saves unread."""
     for operator in graph.operators:
         yield from (t for t in operator.outputs if graph.tensors[t].kind is TensorKind.RETURNED)
-        if (saved := saved_for_shape(graph, operator)) is not None:
-            yield saved
+        yield from saved_unread(graph, operator)
 
 
-def saved_for_shape(graph: TrainingGraph, operator: Operator) -> int | None:
-    """The tensor of whose shape alone the node of autograd asks to which a backward operator belongs, if any."""
+def saved_unread(graph: TrainingGraph, operator: Operator) -> Iterator[int]:
+    """What autograd saves for the node to which a backward operator belongs, and no kernel of it need read."""
     if operator.phase is not Phase.BACKWARD or operator.forward is None:
-        return None
+        return
     forward = graph.operators[operator.forward]
-    place = _SAVED_FOR_SHAPE.get(packet(forward.kind))
-    if place is None:
-        return None
-    saved = forward.arguments[place]
-    assert isinstance(saved, Ref), "an operator of tensors"
-    return saved.tensor
+    for place in _SAVED_UNREAD.get(packet(forward.kind), ()):
+        saved = Ref(forward.outputs[0]) if place == _RESULT else forward.arguments[place]
+        assert isinstance(saved, Ref), "an operator of tensors"
+        yield saved.tensor
 
 
 def _of_own(places: _Places, reader: Operator, producer: int | None, backward: bool) -> bool:
