@@ -153,7 +153,7 @@ scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scali
 _DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right")
 _DEVICE_MARKS = "●■◆▲▼◄►"
 """The same as text; all of them are in every font that has the box drawings of a terminal."""
-_PANELS, _GAP = (190, 110, 58), 36
+_PANELS, _GAP = (190, 110, 72), 36
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
 
 _DEGREES: tuple[Axis, ...] = ("tensor", "pipeline", "data", "context", "expert")
