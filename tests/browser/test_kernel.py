@@ -195,7 +195,7 @@ def test_a_page_that_is_loaded_again_goes_on(lab_page: ConnectedPage) -> None:
 
 def test_a_kernel_that_dies_says_so(lab_page: ConnectedPage) -> None:
     explorer = moved_explorer(lab_page)
-    lab_page.page.set_viewport_size({"width": 1100, "height": 900})  # narrower than the table for a saved notebook
+    lab_page.page.set_viewport_size({"width": 1200, "height": 900})  # narrower than the table for a saved notebook
     lab_page.rest()
     os.kill(int(lab_page.ask("__import__('os').getpid()")), signal.SIGKILL)
     check_ended(lab_page, explorer, "Kernel died")
