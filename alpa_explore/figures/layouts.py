@@ -6,7 +6,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import usable_bytes
-from alpa_explore.baselines.layout import Axis
+from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.cluster.software import Software
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import change_key, key
@@ -150,11 +150,14 @@ def _measured(one: MeasuredLayout, priced: PricedLayout, plan: PlanAsLayout | No
 
 
 scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scaling_sentence
-_DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
-_DEVICE_MARKS = "●■◆▲▼⬟⬢★"
-_PANELS, _GAP = (190, 110, 58), 36
+_DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right")
+_DEVICE_MARKS = "●■◆▲▼◄►"
+"""The same as text; all of them are in every font that has the box drawings of a terminal."""
+_PANELS, _GAP = (190, 110, 72), 36
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
 
+_DEGREES: tuple[Axis, ...] = ("tensor", "pipeline", "data", "context", "expert")
+"""What a cell has room to say of its layout; its hover text says all."""
 _MARGIN = 0.12
 """Of the range of devices, to its left and right: room for half of a text."""
 
@@ -215,7 +218,9 @@ def _cell(point: ScalingPoint) -> str:
     if best is not None:
         cost = point.dollars_per_billion_tokens
         more = units.bytes_(best.bytes) + ("" if cost is None else f", {cost:,.0f} $ a B tokens")
-        return f'✓ {units.seconds(best.seconds)}<br><span style="font-size:10px">{more}</span>'
+        degrees = [(LABELS[axis], getattr(best.layout, axis)) for axis in _DEGREES]
+        layout = "·".join(f"{label}{degree}" for label, degree in degrees if degree > 1)
+        return f'✓ {units.seconds(best.seconds)}<br><span style="font-size:10px">{lines(layout, more)}</span>'
     if point.state == "does not fit":
         return f"✕ −{units.bytes_(point.missing_bytes)}"
     return {"waiting": "…", "fits": "✓ …"}.get(point.state, "–")

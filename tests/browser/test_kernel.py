@@ -165,6 +165,8 @@ def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
     assert len(tops) == 2
     assert tops[0] == tops[1], "both columns are where they were"
     lab.page.locator(".alpa-saved td").first.wait_for()
+    wider = "(root) => root.getBoundingClientRect().right - root.closest('.jp-Cell').getBoundingClientRect().right"
+    assert explorer.evaluate(wider) <= 0, "the table for a saved notebook does not widen it"
     before = explorer.locator(".alpa-body").inner_text()
     handle = explorer.locator("input[type=range]").nth(4)
     handle.evaluate("(slider) => slider.focus()")
@@ -193,6 +195,8 @@ def test_a_page_that_is_loaded_again_goes_on(lab_page: ConnectedPage) -> None:
 
 def test_a_kernel_that_dies_says_so(lab_page: ConnectedPage) -> None:
     explorer = moved_explorer(lab_page)
+    lab_page.page.set_viewport_size({"width": 1200, "height": 900})  # narrower than the table for a saved notebook
+    lab_page.rest()
     os.kill(int(lab_page.ask("__import__('os').getpid()")), signal.SIGKILL)
     check_ended(lab_page, explorer, "Kernel died")
     lab_page.page.get_by_role("dialog").get_by_role("button", name="Ok").press("Enter")

@@ -18,7 +18,7 @@ NO_RUNS = "No measured runs are stored with this version: the errors of its pred
 def beside_legend() -> dict[str, Any]:
     """Layout of a figure with the list of all sources on its right: a narrow page draws it smaller as a whole."""
     legend = {"orientation": "v", "x": 1.02, "y": 1.02, "yanchor": "top", "traceorder": "normal", "maxheight": 430}
-    legend |= {"font": {"size": 11}}
+    legend |= {"font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"}  # its ground would cover the last label of the axis
     return {"height": 470, "margin": {"r": _LIST + TOOL_PIXELS}, "legend": legend, "meta": {"least_width": 520}}
 
 

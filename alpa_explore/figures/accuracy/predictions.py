@@ -16,6 +16,8 @@ from alpa_explore.plans.report.tables import Row, row_of
 
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
+_LEFT = 86
+"""Pixels of the labels on the left with the title of their axis."""
 _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
@@ -39,7 +41,8 @@ def predictions_figure(record: Record, *, quantity: Quantity = "seconds") -> Dra
         figure.x(**_axis("measured", quantity, low, high))
         figure.y(**_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    return figure.figure(title, **beside_legend())
+    looks = beside_legend()
+    return figure.figure(title, **looks | {"margin": looks["margin"] | {"l": _LEFT}})
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -118,4 +121,5 @@ def _axis(which: str, quantity: Quantity, low: float, high: float) -> dict[str, 
     ticks = [digit * 10.0**decade * base for decade in decades for digit in digits]
     ticks_shown = {tick: show(tick) for tick in ticks if low <= tick <= high}
     span = (math.log10(low), math.log10(high))
-    return {"title": f"{which} {what}", "span": span, "ticks": ticks_shown, "type": "log", "automargin": True}
+    # The margin has room for the longest label: where plotly finds it, it draws all points three times.
+    return {"title": f"{which} {what}", "span": span, "ticks": ticks_shown, "type": "log", "automargin": False}

@@ -180,15 +180,28 @@ def test_a_device_with_idealised_software_says_so_beside_fitted_ones(scaling: Sc
     assert f"software: {ideal.cluster.software.label}" in trace_of(figure, "v100 fits").hovertext[0]
 
 
+def test_the_mark_beside_a_name_is_that_of_its_curve_and_one_that_fonts_have(scaling: Scaling) -> None:
+    clusters = [ax.Cluster.parse(f"2x8:{name}") for name in ("v100", "h100", "h200", "b200", "b300", "gb200", "gb300")]
+    seen = [ScalingPoint(cluster=c, state="priced", best=priced(Layout(data=8), 6.0), layouts=9) for c in clusters]
+    figure = scaling_curve_figure(replace(scaling, points=tuple(seen)))
+    shapes = {"●": "circle", "■": "square", "◆": "diamond", "▲": "triangle-up", "▼": "triangle-down"}
+    shapes |= {"◄": "triangle-left", "►": "triangle-right"}
+    symbols = {trace.name: trace.marker.symbol for trace in figure.data if trace.mode == "lines+markers"}
+    for text in figure.layout.yaxis.ticktext:
+        mark, name = text.partition(">")[2][0], text.partition("</span> ")[2]
+        assert symbols[name] == shapes[mark]
+    assert len(set(symbols.values())) == len(clusters)
+
+
 def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: Scaling) -> None:
     figure = scaling_curve_figure(scaling)
     assert list(trace_of(figure, "h100 fits").text) == [
         "✕ −3 GiB",
-        *(f'✓ {time}<br><span style="font-size:10px">55.88 GiB</span>' for time in ("4 s", "2.5 s")),
+        *(f'✓ {time}<br><span style="font-size:10px">DP8<br>55.88 GiB</span>' for time in ("4 s", "2.5 s")),
     ]
     assert [text.split("</span> ")[1] for text in figure.layout.yaxis.ticktext] == ["H100", "B200"], "the legend"
     fits = trace_of(figure, "b200 fits")
-    assert list(fits.text) == ['✓ 3 s<br><span style="font-size:10px">55.88 GiB, 27 $ a B tokens</span>', "…"]
+    assert list(fits.text) == ['✓ 3 s<br><span style="font-size:10px">DP8<br>55.88 GiB, 27 $ a B tokens</span>', "…"]
     assert [read_key(key)["change"] for key in fits.customdata] == ["cluster=1x8:b200", "cluster=2x8:b200"], (
         "a click plans there"
     )
