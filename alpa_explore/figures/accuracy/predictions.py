@@ -121,5 +121,5 @@ def _axis(which: str, quantity: Quantity, low: float, high: float) -> dict[str, 
     ticks = [digit * 10.0**decade * base for decade in decades for digit in digits]
     ticks_shown = {tick: show(tick) for tick in ticks if low <= tick <= high}
     span = (math.log10(low), math.log10(high))
-    # The margin has room for the longest label: where plotly finds it, it draws all points three times.
+    # The margin has room for the longest label: where plotly is to find it, it lays the figure out again.
     return {"title": f"{which} {what}", "span": span, "ticks": ticks_shown, "type": "log", "automargin": False}
