@@ -48,7 +48,7 @@ def kept_calibration(host: Host, devices: int) -> tuple[Path, Parts] | None:
     """The file of such a machine with what it says; None where it was never calibrated. ClusterError for a file that
     is damaged."""
     path = calibrations_folder() / f"{machine_key(host, devices)}.json"
-    return (path, read_device(str(path))) if path.exists() else None
+    return (path, read_device(str(path), devices)) if path.exists() else None
 
 
 def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, allow_remote: bool = False) -> Path:
@@ -73,7 +73,7 @@ def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.json"
     write_text(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n", "The device file")
-    read_device(str(path))
+    read_device(str(path), devices)
     return path
 
 
