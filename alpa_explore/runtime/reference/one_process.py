@@ -20,7 +20,8 @@ float32, so that an error that their rounding does not explain is seen.
 
 Random rounding knows nothing of the sums inside one operator: a convolution adds tens of thousands of terms to an entry
 of the gradient of its kernel. How far that is off is measured, too: the graph is evaluated once in float64. An entry of
-a run may be off by `SLACK` times as much as the reference in float32 is, and by `MOST` of the gradient at most.
+a run may be off by `SLACK` times as much as the reference in float32 is, and by `MOST` of the gradient at most. Where
+that is less than `USUAL`, a tolerance alone decides, however small.
 
 Where operators compute in 16 bits, no tolerance is right for all gradients: in bfloat16 sums in another order differ by
 0.2 to 2 %, as deep as the model is. There the spread itself is the limit. An entry may be off by `SLACK` times the
@@ -53,6 +54,8 @@ pass, which sums in another order have."""
 MOST = 5e-5
 """Share of a tensor in 32 bits that rounding is taken to explain at most, a random walk of 400 units: where float64 is
 farther away, a choice has fallen differently."""
+USUAL = 1e-5
+"""The share up to which sums in another order differ in 32 bits: the usual tolerance."""
 SAMPLES_16 = 8
 """Evaluations where the spread is the limit, and not only a scale."""
 SLACK = 3.0
@@ -67,7 +70,7 @@ class Rounding:
     scale: float = 0.0
     """The size of its terms, as its rounding errors show it; 0 of integers, and where a limit is known instead."""
     entry: float = 0.0
-    """The largest error of an entry that rounding explains."""
+    """The largest error of an entry that rounding explains; 0 where a tolerance alone decides."""
     along: float = 0.0
     """The largest error along the tensor's own direction that rounding explains, of its norm (`along`); 0 where nothing
     is computed in 16 bits."""
@@ -117,8 +120,9 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
             found[tensor] = Rounding(entry=min(entry, bound.most), along=min(along_it, bound.most))
         else:
             scale = min(TERMS * median(entries[tensor]) / eps, bound.most)
-            entry = SLACK * largest_difference(value, precise.get(tensor, value))
-            found[tensor] = Rounding(scale=scale, entry=min(entry, MOST * max(_largest(value), scale)))
+            terms = max(_largest(value), scale)
+            entry = min(SLACK * largest_difference(value, precise.get(tensor, value)), MOST * terms)
+            found[tensor] = Rounding(scale=scale, entry=entry if entry > USUAL * terms else 0.0)
     return found
 
 
@@ -181,7 +185,7 @@ class Difference:
     """Name of the parameter or buffer; empty for the loss."""
     relative_error: float
     rounding: float = 0.0
-    """The largest relative error that rounding explains, measured."""
+    """The largest relative error that rounding explains, measured; 0 where a tolerance alone decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
