@@ -134,7 +134,7 @@ def _in_float64(graph: TrainingGraph, values: Values) -> dict[int, torch.Tensor]
 
     try:
         return evaluate(graph, {t: doubled(value) for t, value in values.items()}, lambda _, made: doubled(made))
-    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+    except RuntimeError:  # torch raises this where dtypes do not go together; the tolerance decides then
         return {}
 
 
