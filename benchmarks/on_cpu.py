@@ -200,6 +200,7 @@ def score(rows: Sequence[Row], figure: str, how: str) -> Row:
     return {
         "figure": figure,
         "by": how,
+        "processes": " and ".join(map(str, sorted({row["processes"] for row in rows}))),
         "rows": len(rows),
         "mean error": fmean(abs(ratio - 1) for ratio in ratios),
         "worst": max(abs(ratio - 1) for ratio in ratios),
@@ -207,6 +208,16 @@ def score(rows: Sequence[Row], figure: str, how: str) -> Row:
         "error without it": fmean(abs(ratio / common - 1) for ratio in ratios),
         "tau": kendall_tau([row[f"{figure} by {how}"] for row in rows], [row[figure] for row in rows]),
     }
+
+
+def scores_of(rows: Sequence[Row]) -> list[Row]:
+    """Those of all runs, and of the runs of one process: two on one real core slow each other, which is in no kernel's
+    time."""
+    alone = [row for row in rows if row["processes"] == 1]
+    scored = [("computing", rows), ("seconds", rows)]
+    if alone:
+        scored += [("computing", alone), ("seconds", alone), ("update", alone)]
+    return [score(of, figure, how) for figure, of in scored for how in ("curves", "kernels")]
 
 
 def raced(rows: Sequence[Row]) -> list[Row]:
@@ -256,9 +267,7 @@ def main() -> None:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
             rows = [row for row in rows if row["model"] != name] + found
-            alone = [row for row in rows if row["processes"] == 1]
-            scored = [("computing", rows), ("seconds", rows)] + ([("update", alone)] if alone else [])
-            scores = [score(of, figure, how) for figure, of in scored for how in ("curves", "kernels")]
+            scores = scores_of(rows)
             record = {
                 "date": datetime.now(UTC).date().isoformat(),
                 "machine": f"{os.cpu_count()} cores, {platform.machine()}, torch {torch.__version__}",

@@ -1,5 +1,7 @@
 """A model of one's own, trained by a plan in several processes, gets the weights that a plain torch loop gives it."""
 
+import resource
+
 import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
@@ -81,6 +83,35 @@ def test_the_time_that_data_take_is_none_of_a_task(model, tmp_path) -> None:
     ended(ax.launch(alone, steps=1, folder=tmp_path, **own))
     measured = load_measured(tmp_path)
     assert sum(task.measured_seconds for task in measured.tasks) + B * 0.05 <= measured.measured_iteration_seconds
+
+
+class Wide(torch.nn.Module):
+    """Sums of tensors of 40 MiB, which the C library by itself gives back to the system at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(1024))
+
+    def forward(self, x):
+        return (x + self.bias).relu().mean()
+
+
+@pytest.mark.distributed
+def test_a_step_takes_the_memory_that_the_one_before_freed(tmp_path) -> None:
+    """A page fault for every page of every tensor took a sixth of a step."""
+    model, x, told = Wide(), torch.zeros(10240, 1024), tmp_path / "faults"
+
+    def data(_):
+        with told.open("a") as file:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt, file=file)
+        return (x,)
+
+    graph = ax.capture(model, (x,), name="wide")
+    alone = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1, cache=False)
+    ended(ax.launch(alone, steps=5, folder=tmp_path / "run", model=model, data=data, device="cpu"))
+    faults = [int(line) for line in told.read_text().split()]
+    pages = x.nbytes // resource.getpagesize()
+    assert (faults[-1] - faults[-3]) / 2 < pages / 20, "of half a dozen tensors of a step"
 
 
 def test_a_model_without_data_is_refused(plan, model, tmp_path) -> None:

@@ -25,6 +25,7 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
+from alpa_explore.numerics.memory import freed_memory_kept
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
 from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.experts.whole import experts_in_all
@@ -64,7 +65,8 @@ def timed(wanted: WantedKernel, kind: str) -> Timed:
     clock = Clock(kind, 1, tuning.PROFILE_RUN_SECONDS, time.thread_time)
     try:
         try:
-            return _timed(wanted, clock, tuning.MOST_COPIES_OF_INPUTS)
+            with freed_memory_kept():  # as a rank of a run has it
+                return _timed(wanted, clock, tuning.MOST_COPIES_OF_INPUTS)
         except torch.OutOfMemoryError:
             pass  # and its frame, with the tensors in it
         torch.cuda.empty_cache()
@@ -107,10 +109,12 @@ def in_turn(
     sets: Sequence[Sequence[Tensor]], kernel: Callable[..., Sequence[Tensor]], cache_bytes: int
 ) -> Callable[[], object]:
     """A step that calls the kernel with the next set. What was made is kept as far as the caches reach, no further: a
-    kernel may make far more than it reads."""
+    kernel may make far more than it reads. All of that is made before the first step, whose results take the memory of
+    earlier ones, as in a run."""
     turns = itertools.cycle(sets)
     size = sum(tensor.nbytes for tensor in kernel(*next(turns)))
-    made = deque[object](maxlen=min(cache_bytes // max(size, 1), 2 * len(sets)))
+    kept = min(cache_bytes // max(size, 1), 2 * len(sets))
+    made = deque[object]((kernel(*next(turns)) for _ in range(kept)), maxlen=kept)
     return lambda: made.append(kernel(*next(turns)))
 
 

@@ -26,6 +26,7 @@ from torch._C._distributed_c10d import Store
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.numerics.memory import freed_memory_kept
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.program import Compute, Instruction
 from alpa_explore.runtime import tuning
@@ -108,7 +109,8 @@ def run_rank(
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
         if alone and rank == worker.job.ranks[0]:
             worker.keeper = CheckpointKeeper(folder, worker.job.ranks, EventReader(folder, worker.job.ranks))
-        worker.train()
+        with freed_memory_kept():  # tensors of every step are made and freed in the next
+            worker.train()
         dist.destroy_process_group()
     except Exception as error:  # every error is reported to the program that started the run
         traceback.print_exc()
