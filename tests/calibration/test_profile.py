@@ -1,22 +1,19 @@
 """Kernels of a plan that are timed on the attached device, and plans that are made with them."""
 
 import json
-import weakref
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import alpa_explore as ax
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
-from alpa_explore.calibration.profiling.timing import Timed, in_turn, timed, update
+from alpa_explore.calibration.profiling.timing import Timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store, this_host
-from alpa_explore.cluster.software import UPDATES
 from alpa_explore.cost.compute import compute_seconds, least_seconds
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.measured import is_measured, measured_kernel
@@ -25,7 +22,6 @@ from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.report.error_bands import band_of, measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 
 
 @pytest.fixture(scope="module")
