@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import alpa_explore as ax
+from alpa_explore.accuracy.tuning import ERROR_OF_CURVES, ERROR_OF_TIMED, RUNS_ON_CPU
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
@@ -310,6 +312,14 @@ def test_a_strategy_whose_kernel_cannot_run_has_no_price_and_the_plan_says_why(
         assert "(the device is full): strategies that need such a kernel have no price" in plan_report(found)
 
 
+def test_the_errors_of_the_band_are_those_of_the_record() -> None:
+    record = json.loads((Path(__file__).parents[2] / "benchmarks/on_cpu.json").read_text())
+    runs = len(record["rows"])
+    of_all = {s["by"]: s for s in record["scores"] if (s["figure"], s["rows"]) == ("computing", runs)}
+    found = {by: (round(s["mean error"], 3), round(s["bias"], 3)) for by, s in of_all.items()}
+    assert (runs, found) == (RUNS_ON_CPU, {"kernels": ERROR_OF_TIMED, "curves": ERROR_OF_CURVES})
+
+
 def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: tuple[WantedKernel, ...]) -> None:
     assert band_of(plan, "seconds") is None
     errors = []
@@ -318,7 +328,7 @@ def test_the_error_band_follows_the_share_that_was_timed(plan: ax.Plan, wanted: 
         band, share = band_of(made, "seconds"), measured_share(made)
         assert band is not None
         assert share is not None
-        assert band.fraction == pytest.approx(0.145 * share + 0.450 * (1 - share))
+        assert band.fraction == pytest.approx(ERROR_OF_TIMED[0] * share + ERROR_OF_CURVES[0] * (1 - share))
         assert f"{100 * share:.0f} % of the computing time" in plan_report(made)
         assert "% of the computing time were timed on this device, x86_64 CPU (2026" in plan_report(made)
         errors.append(band.fraction)
