@@ -36,7 +36,7 @@ _PROCESSOR = "sum(__import__('os').times()[:4])"
 """User and system seconds of the kernel and of its children that have ended."""
 _FREE = 0.1
 """Of the memory of a device."""
-_LEVER = "2 × "
+_LEVER = re.compile("2 × (network|node links)")
 """Beginning of the changes that double a link."""
 _PATIENCE = 1000 * 3600
 """Milliseconds: a busy machine takes many times what an idle one does."""
@@ -84,8 +84,8 @@ def fits(hands: Hands, model: str, cluster: str) -> str:
     if not levers.count():
         return f"{said}; no link is to be doubled"
     hands.click(levers.first.get_by_role("button", name="Try"))
-    hands.lab.wait_until(lambda: "not asked" not in levers.first.inner_text(), "the change is asked")
-    levers.first.get_by_text("planning").wait_for(state="hidden", timeout=_PATIENCE)
+    open_points = re.compile("not asked|estimate|planning")
+    levers.first.get_by_text(open_points).first.wait_for(state="hidden", timeout=_PATIENCE)
     return f"{said}; {' '.join(levers.first.inner_text().split())}"
 
 

@@ -153,12 +153,12 @@ scaling_curve_table, scaling_curve_sentence = report.scaling_table, report.scali
 _DEVICE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right")
 _DEVICE_MARKS = "●■◆▲▼◄►"
 """The same as text; all of them are in every font that has the box drawings of a terminal."""
-_PANELS, _GAP = (190, 110, 72), 36
+_PANELS, _GAP = (190, 110, 84), 36
 """Pixels of tokens a second, of the efficiency, and of a row of the table of what fits; between panels."""
 
 _DEGREES: tuple[Axis, ...] = ("tensor", "pipeline", "data", "context", "expert")
 """What a cell has room to say of its layout; its hover text says all."""
-_MARGIN = 0.12
+_MARGIN = 0.18
 """Of the range of devices, to its left and right: room for half of a text."""
 
 
