@@ -30,7 +30,7 @@ the errors of its entries cancel: of a matrix a wrong scale of 1 % is seen, whic
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
@@ -260,22 +260,43 @@ class OneProcess:
                 found=f"{wanted_loss} in step {step}" + f", and no number in {', '.join(bad[:3])}" * bool(bad),
                 remedy="Check the weights and the data (tensor.isfinite().all()).",
             )
-        if not self.roundings:  # as large in later steps
-            self.measure(next(iter(with_counts(self.graph, microbatches))))
-        yield self.loss_compared(step, "loss", loss, wanted_loss)
-        for buffer, value in self.buffers.items():
-            pieces = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == buffer]
-            wanted, name = self.state[buffer], self.graph.tensors[buffer].name
-            yield compared(step, "buffer", name, _error(wanted, pieces), wanted, self.roundings[value])
-            self.state[buffer] = _whole(wanted.shape, pieces)
+        first, before = next(iter(with_counts(self.graph, microbatches))), self.roundings
+        if not before:
+            self.measure(first)
+        found = list(self._compared(step, loss, wanted_loss, expected, recorded))
+        if before and any(difference.relative_error > max(USUAL, difference.rounding) for difference in found):
+            self.measure(first)  # a gradient may be far larger than in the step where rounding was measured
+            found = list(self._compared(step, loss, wanted_loss, expected, recorded))
+        yield from found
+        for buffer in self.buffers:
+            self.state[buffer] = _whole(self.state[buffer].shape, _recorded(recorded, "values", buffer))
         for place, parameter in enumerate(self.graph.parameters):
-            gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
-            weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            made, error = _whole(expected[place].shape, gradients), _error(expected[place], gradients)
-            yield from self.gradient_compared(step, "gradient", place, error, made, expected[place])
-            updated = self.updated(place, made)
+            weights = _recorded(recorded, "values", parameter.tensor)
+            updated = self.updated(place, _whole(expected[place].shape, _recorded(recorded, "gradients", place)))
             yield compared(step, "weight", parameter.name, _error(updated, weights), updated)
             self.state[parameter.tensor] = _whole(updated.shape, weights)
+
+    def _compared(
+        self,
+        step: int,
+        loss: float,
+        wanted_loss: float,
+        expected: Mapping[int, torch.Tensor],
+        recorded: Sequence[Mapping[str, Any]],
+    ) -> Iterator[Difference]:
+        """The differences of the loss, the buffers and the gradients."""
+        yield self.loss_compared(step, "loss", loss, wanted_loss)
+        for buffer, value in self.buffers.items():
+            pieces, wanted, name = (
+                _recorded(recorded, "values", buffer),
+                self.state[buffer],
+                self.graph.tensors[buffer].name,
+            )
+            yield compared(step, "buffer", name, _error(wanted, pieces), wanted, self.roundings[value])
+        for place, wanted in expected.items():
+            pieces = _recorded(recorded, "gradients", place)
+            made = _whole(wanted.shape, pieces)
+            yield from self.gradient_compared(step, "gradient", place, _error(wanted, pieces), made, wanted)
 
     def gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
         """(mean loss, mean gradient of every parameter) of an iteration of these microbatches, in this order: what one
@@ -340,6 +361,11 @@ def compared(
     scale = max(_largest(wanted), rounding.scale)
     relative, most = (error / scale, rounding.entry / scale) if scale else (error, rounding.entry)
     return Difference(step=step, what=what, name=name, relative_error=relative, rounding=most)
+
+
+def _recorded(recorded: Sequence[Mapping[str, Any]], kind: str, number: int) -> list[tuple[Box, torch.Tensor]]:
+    """The pieces of one tensor among the 'gradients' or 'values' of all ranks."""
+    return [(box, piece) for of_rank in recorded for of, box, piece in of_rank[kind] if of == number]
 
 
 def _error(expected: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
