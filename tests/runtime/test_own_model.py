@@ -1,6 +1,8 @@
 """A model of one's own, trained by a plan in several processes, gets the weights that a plain torch loop gives it."""
 
+import itertools
 import resource
+import statistics
 
 import pytest
 import torch
@@ -108,10 +110,12 @@ def test_a_step_takes_the_memory_that_the_one_before_freed(tmp_path) -> None:
 
     graph = ax.capture(model, (x,), name="wide")
     alone = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1, cache=False)
-    ended(ax.launch(alone, steps=5, folder=tmp_path / "run", model=model, data=data, device="cpu"))
+    ended(ax.launch(alone, steps=8, folder=tmp_path / "run", model=model, data=data, device="cpu"))
     faults = [int(line) for line in told.read_text().split()]
+    of_steps = [after - before for before, after in itertools.pairwise(faults)]
     pages = x.nbytes // resource.getpagesize()
-    assert (faults[-1] - faults[-3]) / 2 < pages / 20, "of half a dozen tensors of a step"
+    # The heap may grow by a tensor once more; without memory that is kept, every step has five times as many.
+    assert statistics.median(of_steps[2:]) < pages / 20, of_steps
 
 
 def test_a_model_without_data_is_refused(plan, model, tmp_path) -> None:
