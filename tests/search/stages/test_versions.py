@@ -8,19 +8,15 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.cli import main
-from alpa_explore.cluster import logical_meshes, submeshes
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import Phase
 from alpa_explore.inter_op.stage_table import best_pipeline
-from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
-from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.pricing.tasks import cost_model, slicer
 from alpa_explore.search.stages.tied_weights import tied_weights
 from alpa_explore.search.stages.versions import kinds_of, layered_versions
 from tests.daily import today
@@ -185,36 +181,3 @@ def test_a_model_without_a_part_says_so_and_chooses_without_it():
     names = [version.recomputation.name for version in layered_versions(graph, layers, "auto")]
     assert "norms+attention" not in names
     assert {"none", "full"} <= set(names)
-
-
-CASES = (
-    ("gpt-tiny", "1x4:v100"),
-    ("gpt-tiny", "2x2:h100@fsdp"),
-    ("llama-tiny", "1x4:h100@eager"),
-    ("mixtral-tiny", "2x2:h100"),
-)
-"""Software that sums gradients beside the backward pass, gathers weights ahead, and runs plain kernels."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("model", "where"), CASES)
-def test_no_stage_is_faster_where_more_is_computed_again(model, where):
-    """The search bounds a version from below by one that recomputes a part of the same."""
-    graph, cluster = microbatch_graph(model, 4), ax.Cluster.parse(where)
-    layers = cluster_operators(graph, 2, delta=2.0).layer_of_forward
-    versions = layered_versions(graph, layers, "auto", software=cluster.software)
-    compared = 0
-    for piece, (first, last) in itertools.product(submeshes(cluster), ((0, 0), (0, 1), (1, 1))):
-        for mesh in logical_meshes(cluster, piece):
-            model_of = cost_model(cluster.device, mesh.squeezed())
-            seconds = []
-            for layered in versions:
-                built = build_stage_problem(slicer(layered)(first, last), model_of)
-                solved = [solve(built.at(inverse_b=1 / b, memory_price=0.0, microbatches_held=1), "auto") for b in (1, 64)]
-                seconds.append([solution.objective for solution in solved])
-            for less, more in itertools.permutations(range(len(versions)), 2):
-                if versions[less].recomputed < versions[more].recomputed:
-                    compared += 1
-                    for fewer, again in zip(seconds[less], seconds[more], strict=True):
-                        assert again >= fewer * (1 - 1e-9), (versions[less].recomputation, versions[more].recomputation)
-    assert compared > 20
