@@ -34,7 +34,7 @@ _OF: dict[Axis, str] = {"microbatch": ": samples of one replica"}
 _ROWS = 200
 """Layouts that the table lists, the best under the filters; the CSV file has all."""
 _COLUMNS = {
-    "usual": ("time", "to best", "GiB", "spare", "MFU", "why not"),
+    "usual": ("time", "to best", "spare", "MFU", "why not"),
     "degrees": (*(LABELS[axis] for axis in _FILTERS), "time", "GiB"),
     "memory": ("time", "GiB", "spare", "what fills it"),
 }
