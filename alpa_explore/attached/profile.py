@@ -76,7 +76,7 @@ def profile(
                 remedy="Look at the log of its worker.",
             )
         told |= {"host": "; ".join(host.name for host in hosts)}
-        profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel)
+        profiling = Profiling(plan, checked_store(plan, store, told), seconds, progress, cancel, kind=kind)
         client.sync(_share, client, workers, kind, profiling)
         return profiling.result()
 

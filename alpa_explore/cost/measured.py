@@ -7,6 +7,7 @@ torch.compile makes of several operators is timed as one, and gives each of them
 sizes, and in families that were not timed, it is the mean factor of what was timed of the same kind and dtype: else
 kernels would look fast because nobody timed them, and plans would be made of those. A strategy whose kernel
 cannot run on the device, for lack of memory or of an implementation, has no price, unless none of its operator runs.
+A view takes the measured seconds of any view, none where the store has none.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from alpa_explore.cost import tuning
 from alpa_explore.cost.fusion import NEVER_FUSED
 from alpa_explore.cost.kernels import Kernel, KernelKind, KernelName, local_shapes
 from alpa_explore.graph import Operator, Phase, Tensor
-from alpa_explore.graph.counts import is_matrix_product, packet
+from alpa_explore.graph.counts import is_matrix_product, is_view, packet
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.strategy import Strategy
 
+VIEW = KernelName("view", "view")
+"""The name of every operator that moves no data. It is timed on a CPU alone: there the host that calls it is the
+device."""
 Formulas = Callable[[Device, Sequence[Kernel]], Floats]
 
 
@@ -50,6 +54,8 @@ def kernel_name(
     """
     if device.measured is None:
         return None
+    if is_view(operator.kind) and not operator.flops and not operator.bytes_accessed:
+        return VIEW
     if operator.fused is not None and operator.low is None:
         family = f"compiled {operator.fused.name}"
         share = strategy.work_share

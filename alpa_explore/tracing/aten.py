@@ -4,14 +4,14 @@
 use it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from alpa_explore.graph import Argument, Operator, Tensor, counts
+from alpa_explore.graph import Argument, Operator, Ref, Tensor, counts
 from alpa_explore.tracing import attention, attention_blocks, experts  # noqa: F401  # register their operators
 from alpa_explore.tracing.fused import ctc, recurrence, rms_norm, scan, selective_scan, wkv  # noqa: F401  # likewise
 from alpa_explore.tracing.symbols import called, overload, to_torch
@@ -29,6 +29,9 @@ LAYOUT_DEPENDENT = frozenset(
 )
 """What these return depends on how their first argument lies in memory. Those of linear algebra factor the transpose of
 a matrix where it is contiguous, and the backward pass is traced for one of the two. They read contiguous ones."""
+
+OperatorCall: TypeAlias = Callable[[Mapping[int, torch.Tensor]], tuple[torch.Tensor, ...]]
+"""Index of a tensor -> its value, to what the operator returns."""
 
 # An operator runs on the device of its tensors, and no plan depends on these keywords.
 DROPPED_KEYWORDS = frozenset({"device", "layout", "pin_memory", "non_blocking"})
@@ -51,19 +54,40 @@ def run_operator(
     (arange, zeros) makes its output. Random operators draw from torch's generator. Optimizer operators keep state
     between steps and are not run here: ValueError.
     """
-    if operator.kind.startswith("optimizer."):
-        raise ValueError(f"{operator.kind} keeps state between steps: run it with torch.optim")
-    arguments = [to_torch(a, tensors) for a in operator.arguments]
-    keywords = {name: to_torch(a, tensors) for name, a in operator.keywords}
-    if operator.kind == LITERAL:
-        made = torch.tensor(arguments[0], dtype=keywords["dtype"], device=device).reshape(arguments[1])
-        return (made,)
-    if operator.kind in LAYOUT_DEPENDENT:
-        # The whole tensor was contiguous when it was captured; a weight that was updated, or a shard, may not be.
-        arguments[0] = arguments[0].contiguous()
-    if not operator.inputs and _takes_device(operator.kind):
-        keywords["device"] = torch.device(device)
-    return called(operator.kind, arguments, keywords)
+    return operator_call(operator, device)(tensors)
+
+
+def operator_call(operator: Operator, device: torch.device | str = "cpu") -> OperatorCall:
+    """`run_operator` of one operator, for many runs: constants are resolved once."""
+    kind = operator.kind
+    if kind.startswith("optimizer."):
+        raise ValueError(f"{kind} keeps state between steps: run it with torch.optim")
+    given = [*operator.arguments, *(argument for _, argument in operator.keywords)]
+    reads = [(place, argument) for place, argument in enumerate(given) if _reads(argument)]
+    constants: list[Any] = [None if _reads(argument) else to_torch(argument, {}) for argument in given]
+    names, count = tuple(name for name, _ in operator.keywords), len(operator.arguments)
+    makes = not operator.inputs and kind != LITERAL and _takes_device(kind)
+    fixed: dict[str, Any] = {"device": torch.device(device)} if makes else {}
+
+    def call(tensors: Mapping[int, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        values = constants.copy()
+        for place, argument in reads:
+            values[place] = tensors[argument.tensor] if type(argument) is Ref else to_torch(argument, tensors)
+        arguments, keywords = values[:count], dict(zip(names, values[count:], strict=True)) | fixed
+        if kind == LITERAL:
+            made = torch.tensor(arguments[0], dtype=keywords["dtype"], device=device).reshape(arguments[1])
+            return (made,)
+        if kind in LAYOUT_DEPENDENT:
+            # The whole tensor was contiguous when it was captured; a weight that was updated, or a shard, may not be.
+            arguments[0] = arguments[0].contiguous()
+        return called(kind, arguments, keywords)
+
+    return call
+
+
+def _reads(argument: Argument) -> bool:
+    """Whether an argument has tensors."""
+    return isinstance(argument, Ref) or (isinstance(argument, tuple) and any(map(_reads, argument)))
 
 
 def run_on_meta(

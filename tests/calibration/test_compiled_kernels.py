@@ -6,7 +6,7 @@ from torch._inductor import config as inductor
 
 import alpa_explore as ax
 from alpa_explore.calibration.profiling.profile import Profiling, mattering, timed_or_why
-from alpa_explore.calibration.profiling.timing import Timed, as_compiled, random_inputs, run_kernel
+from alpa_explore.calibration.profiling.timing import Timed, as_compiled, kernel_call, random_inputs
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels
 from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cost.measured import measured_kernel
@@ -73,7 +73,7 @@ def test_a_fused_kernel_is_compiled_computes_what_its_operators_do_and_is_timed(
     inputs = random_inputs(chosen, 2, "cpu")
     with torch.no_grad():
         kernel = as_compiled(chosen, inputs)
-        torch.testing.assert_close(kernel(*inputs), run_kernel(chosen, "cpu", *inputs), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(kernel(*inputs), kernel_call(chosen, "cpu")(*inputs), rtol=1e-4, atol=1e-5)
     found = timed_or_why(chosen, "cpu")
     assert isinstance(found, Timed), found
     assert found.seconds > 0
@@ -87,7 +87,7 @@ def test_without_a_compiler_the_profile_says_the_remedy_once_and_times_the_other
     of_plan = mattering(plan_kernels(plan))
     assert sum(each.is_compiled for each in of_plan) > 3
     empty = KernelStore(device="x", driver="", software="", date="", kernels={})
-    profiling, given = Profiling(plan, empty, seconds=600.0), []
+    profiling, given = Profiling(plan, empty, seconds=600.0, kind="cpu"), []
     for each in profiling.waiting():
         given.append(each)
         steady = Timed(seconds=each.seconds, host_seconds=0.0, spread=0.0)

@@ -11,16 +11,17 @@ import alpa_explore as ax
 from alpa_explore.accuracy.tuning import ERROR_OF_CURVES, ERROR_OF_TIMED, RUNS_ON_CPU
 from alpa_explore.attached.profile import profile
 from alpa_explore.calibration import tuning
-from alpa_explore.calibration.profiling.profile import Profiling, device, mattering
+from alpa_explore.calibration.profiling.profile import Profiling, device, mattering, timed_or_why
 from alpa_explore.calibration.profiling.timing import Timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store, this_host
 from alpa_explore.cost.compute import compute_seconds, least_seconds
 from alpa_explore.cost.kernels import KernelKind
-from alpa_explore.cost.measured import is_measured, measured_kernel
+from alpa_explore.cost.measured import VIEW, is_measured, measured_kernel
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
+from alpa_explore.graph.counts import is_view
 from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.report.error_bands import band_of, measured_sentence, measured_share
 from alpa_explore.plans.report.summary import plan_report
@@ -37,9 +38,9 @@ def wanted(plan: ax.Plan) -> tuple[WantedKernel, ...]:
 
 
 def store(wanted: tuple[WantedKernel, ...], factor: float) -> KernelStore:
-    """Every kernel as if it had taken `factor` times what the formulas say."""
+    """Every kernel but views as if it had taken `factor` times what the formulas say."""
     kernels = {}
-    for each in wanted:
+    for each in (each for each in wanted if each.seconds):
         assert each.kernel.name is not None
         timed = {"seconds": factor * each.seconds, "host_seconds": 0.0, "spread": 0.0}
         kernels[each.name] = measured_kernel(each.kernel, each.kernel.name, **timed)
@@ -151,7 +152,7 @@ def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the
     two = profile(plan, seconds=600, kind="cpu", progress=lambda *told: done.append(told), cancel=Stop())  # type: ignore[arg-type]  # an event that is set after two kernels
     assert two.timed == 2
     assert two.left == len(wanted) - 2
-    assert set(two.store.kernels) == {each.name for each in wanted[:2]}
+    assert set(two.store.kernels) == {VIEW.name, wanted[0].name}
     assert two.plan_share == pytest.approx(done[-1][2])
     path = tmp_path_factory.mktemp("stores") / "kernels.json"
     path.write_text(json.dumps(two.store.as_json()))
@@ -195,7 +196,7 @@ def test_a_damaged_store_is_refused_with_the_place(
 
 def test_a_profile_follows_the_plan_to_the_kernels_that_formulas_make_look_fast(plan: ax.Plan) -> None:
     kernels = KernelStore(device="x", driver="", software="", date="", kernels={})
-    profiling = Profiling(plan, kernels, seconds=600.0)
+    profiling = Profiling(plan, kernels, seconds=600.0, kind="cuda")
     first = {each.name for each in mattering(plan_kernels(plan))}
     later = 0
     for each in profiling.waiting():
@@ -407,9 +408,27 @@ def test_experts_that_exchange_tokens_are_not_timed_and_follow_those_that_do_not
         assert not is_measured(device, kernel)
 
 
+def test_a_view_takes_time_where_the_host_that_calls_it_is_the_device(plan: ax.Plan) -> None:
+    first, *others = Profiling(plan, here(), seconds=3600, kind="cpu").waiting()
+    assert first.name == VIEW.name
+    assert first.kernel.name is not None
+    assert all(other.seconds for other in others), "all views have one name"
+    assert all(each.seconds for each in Profiling(plan, here(), seconds=3600, kind="cuda").waiting())
+    found = timed_or_why(first, "cpu")
+    assert isinstance(found, Timed)
+    view = measured_kernel(first.kernel, first.kernel.name, **found._asdict())
+    device = replace(plan.cluster.device, measured=here().with_kernels([view], {}))
+    graph = details_of(plan).graph
+    model = CostModel(device, logical_mesh(plan.cluster, Submesh(1, 2), (2, 1)).squeezed())
+    views = [o for o in graph.operators if o.inputs and is_view(o.kind) and not o.bytes_accessed]
+    assert len(views) > 10
+    for operator in views:
+        assert model.operator(graph, operator.index).seconds.max() == found.seconds > 1e-7
+
+
 def test_the_steps_of_the_optimizer_come_before_what_matters_little(plan: ax.Plan) -> None:
     """Formulas count the bytes of a step; of a small weight it takes the time of dozens of calls."""
-    profiling = Profiling(plan, here(), seconds=3600)
+    profiling = Profiling(plan, here(), seconds=3600, kind="cuda")
     names = []
     for wanted in profiling.waiting():
         profiling.add(wanted, Timed(seconds=wanted.seconds, host_seconds=0.0, spread=0.0))

@@ -53,7 +53,8 @@ class Profile:
 
 
 class Profiling:
-    """The kernels of a plan and its search that are not in a store yet, and what was found of them.
+    """The kernels of a plan and its search that are not in a store yet, and what was found of them. Those of a GPU have
+    no views, which take its host's time alone.
 
     Formulas that promise too much draw a plan to kernels that were not timed. So a plan is made anew with what was
     found, and its kernels are timed next, until a new plan has none that matter and are not known.
@@ -66,13 +67,16 @@ class Profiling:
         seconds: float,
         progress: ProfileProgress | None = None,
         cancel: threading.Event | None = None,
+        *,
+        kind: str,
     ) -> None:
-        self._every = {wanted.name: wanted for wanted in wanted_kernels(plan)}
+        self._has_views = kind == "cpu"
+        self._every = {wanted.name: wanted for wanted in self._timed(wanted_kernels(plan))}
         steady = {name for name, kernel in store.kernels.items() if kernel.spread <= tuning.STEADY}
         self._known = frozenset(steady & self._every.keys())
         self._store, self._progress, self._cancel = store, progress, cancel
         self._end = time.monotonic() + seconds
-        self._plan, self._of_plan = plan, plan_kernels(plan)
+        self._plan, self._of_plan = plan, self._timed(plan_kernels(plan))
         self._found: dict[str, MeasuredKernel] = {}
         self._failed: dict[str, str] = {}
         self._untimed: dict[str, str] = {}
@@ -92,6 +96,7 @@ class Profiling:
                     given.add(wanted.name)
                     yield wanted
 
+        yield from of(wanted for wanted in self._of_plan if wanted.kernel.is_view)
         while True:
             yield from of(mattering(self._of_plan))
             if self._is_over() or not self._planned_anew():
@@ -129,6 +134,9 @@ class Profiling:
             unsteady=tuple(self._unsteady),
         )
 
+    def _timed(self, kernels: Sequence[WantedKernel]) -> tuple[WantedKernel, ...]:
+        return tuple(wanted for wanted in kernels if self._has_views or not wanted.kernel.is_view)
+
     def _left(self) -> int:
         return len(self._every) - len(self._known) - len(self._found) - len(self._failed) - len(self._untimed)
 
@@ -149,7 +157,7 @@ class Profiling:
             self._plan = planned(request, Running(cache=False, cancel=self._cancel))
         except CancelledError:
             return False
-        self._of_plan = plan_kernels(self._plan)
+        self._of_plan = self._timed(plan_kernels(self._plan))
         return True
 
     def _store_now(self) -> KernelStore:
@@ -185,7 +193,7 @@ def profile_here(
 ) -> Profile:
     """`attached.profile` on a device of this machine, of `kind` 'cpu' or 'cuda' (default: CUDA if available)."""
     kind = attached_kind(kind)
-    profiling = Profiling(plan, checked_store(plan, store, device(kind)), seconds, progress, cancel)
+    profiling = Profiling(plan, checked_store(plan, store, device(kind)), seconds, progress, cancel, kind=kind)
     with freed_memory_kept():  # that of one kernel serves the next
         for wanted in profiling.waiting():
             profiling.add(wanted, timed_or_why(wanted, kind))

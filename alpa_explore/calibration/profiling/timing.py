@@ -14,7 +14,6 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,8 +25,9 @@ from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.calibration.profiling.wanted import WantedKernel
 from alpa_explore.graph import Operator
 from alpa_explore.numerics.memory import freed_memory_kept
+from alpa_explore.programs.execution.execute import Memory
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS, PieceOptimizer
-from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.aten import operator_call
 from alpa_explore.tracing.experts.whole import experts_in_all
 from alpa_explore.tracing.fused.rms_norm import rms_norm, rms_norm_backward
 
@@ -85,7 +85,7 @@ def _timed(wanted: WantedKernel, clock: Clock, most: int) -> Timed:
     if wanted.update:
         step, calls = update(wanted, sets), copies
     else:
-        run = as_compiled(wanted, sets[0]) if wanted.is_compiled else partial(run_kernel, wanted, clock.kind)
+        run = as_compiled(wanted, sets[0]) if wanted.is_compiled else as_in_a_run(wanted, clock.kind)
         step, calls = in_turn(sets, run, tuning.CACHE_BYTES[clock.kind]), 1
     host: list[float] = []
 
@@ -122,7 +122,7 @@ def as_compiled(wanted: WantedKernel, inputs: Sequence[Tensor]) -> Callable[...,
     """The operators of a kernel as torch.compile makes them, those of this library written out in torch's."""
     written_out = {kernel._opoverload: kernel._init_fn for kernel in (rms_norm, rms_norm_backward)}
 
-    together = partial(run_kernel, wanted, str(inputs[0].device))
+    together = kernel_call(wanted, str(inputs[0].device))
     traced = make_fx(together, decomposition_table=written_out)(*inputs)
     # One process compiles: none is left behind.
     kernel: Callable[..., Sequence[Tensor]] = torch.compile(traced, dynamic=False, options={"compile_threads": 1})
@@ -154,14 +154,35 @@ def update(wanted: WantedKernel, sets: Sequence[Sequence[Tensor]]) -> Callable[[
     return step
 
 
-def run_kernel(wanted: WantedKernel, device: str, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """What the operators of a kernel make of `inputs`, one after the other."""
-    values = dict(enumerate(inputs))
-    for step in wanted.call.steps:
-        assert isinstance(step, Operator), "a kernel that is timed has no collectives"
-        made = run_operator(step, {t: values[t] for t in step.inputs}, device)
-        values.update(zip(step.outputs, made, strict=True))
-    return tuple(values[output] for output in wanted.call.outputs)
+def kernel_call(wanted: WantedKernel, device: str) -> Callable[..., tuple[Tensor, ...]]:
+    """What the operators of a kernel make of its inputs, one after the other."""
+    assert all(isinstance(step, Operator) for step in wanted.call.steps), "a kernel that is timed has no collectives"
+    calls = [(step, operator_call(step, device)) for step in wanted.call.steps if isinstance(step, Operator)]
+
+    def call(*inputs: Tensor) -> tuple[Tensor, ...]:
+        values = dict(enumerate(inputs))
+        for step, of_step in calls:
+            values.update(zip(step.outputs, of_step({t: values[t] for t in step.inputs}), strict=True))
+        return tuple(values[output] for output in wanted.call.outputs)
+
+    return call
+
+
+def as_in_a_run(wanted: WantedKernel, kind: str) -> Callable[..., tuple[Tensor, ...]]:
+    """`kernel_call`; on a CPU with what a rank does about a value beside it, which takes the same core's time."""
+    call, memory = kernel_call(wanted, kind), Memory()
+    if kind != "cpu":
+        return call
+
+    def counted(*inputs: Tensor) -> tuple[Tensor, ...]:
+        made = call(*inputs)
+        for tensor in made:
+            memory.add(tensor)
+        for tensor in made:
+            memory.drop(tensor)
+        return made
+
+    return counted
 
 
 def _bound_of_indices(wanted: WantedKernel) -> int:
@@ -174,7 +195,7 @@ def _bound_of_indices(wanted: WantedKernel) -> int:
     extents = sorted({size for shape, *_ in wanted.inputs for size in shape if size > 1}, reverse=True)
     for high in extents:
         try:
-            run_kernel(wanted, "cpu", *random_inputs(wanted, high, "cpu"))
+            kernel_call(wanted, "cpu")(*random_inputs(wanted, high, "cpu"))
         except (IndexError, RuntimeError):
             continue
         return high

@@ -118,7 +118,7 @@ def _wanted(
         return
     for strategy in strategies:
         kernel = model.kernel(operator, tensors, strategy)
-        if kernel.name is None or kernel.name.together or kernel.is_view:
+        if kernel.name is None or kernel.name.together:
             continue
         call = localize(operator, tensors, strategy, shape, (0,) * len(shape))
         if any(isinstance(step, LocalCollective) for step in call.steps):

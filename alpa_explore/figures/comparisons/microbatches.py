@@ -77,7 +77,8 @@ def microbatches_figure(plan: Plan, rows: Sequence[TriedMicrobatches] | None = N
     sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.x(type="category", categoryorder="array", categoryarray=names)
     figure.x(3, title=f"B, the number of microbatches ({sizes})")
-    layout = {"barmode": "stack", "bargap": max(0.3, 1.0 - len(names) / 10), "legend": legend_below(48, height), "around": {"b": 84}}
+    gap = max(0.3, 1.0 - len(names) / 10)  # no bar is wider than a tenth of the panel
+    layout = {"barmode": "stack", "bargap": gap, "legend": legend_below(48, height), "around": {"b": 84}}
     layout["meta"] = {"least_width": tuning.LABELLED_PIXELS}
     return figure.figure(microbatches_sentence(plan, tried), height=height, **layout)
 

@@ -29,7 +29,7 @@ from alpa_explore.programs.program import (
     Slice,
 )
 from alpa_explore.schedules.task import Action, Task
-from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.aten import OperatorCall, operator_call
 from alpa_explore.tracing.evaluate import counted_losses, mean_count
 
 Values: TypeAlias = Mapping[int, torch.Tensor]
@@ -93,6 +93,8 @@ class RankExecutor:
         """The largest number of values of microbatches held at once."""
         self.memory = Memory()
         self._step = 0
+        self._calls: dict[int, OperatorCall] = {}
+        """Identity of an operator of the program -> its call."""
         for number in self.stages:
             for lasting in program.stages[number].lasting[rank]:
                 try:
@@ -126,7 +128,9 @@ class RankExecutor:
         stage = self.program.stages[task.stage]
         for instruction in stage.tasks[task.action][self.rank]:
             self.now = task, instruction
-            yield from self.execute(task, instruction, load)
+            waiting = self.execute(task, instruction, load)
+            if waiting is not None:
+                yield from waiting
             self.instructions_done += 1
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
@@ -135,64 +139,94 @@ class RankExecutor:
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
-    def execute(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
-        """Execute one instruction of a task."""
-        values = self.held.setdefault((task.stage, task.microbatch), {})
-
-        def read(value: int) -> torch.Tensor:
-            lasting = self.lasting.get((task.stage, value))
-            return values[value] if lasting is None else lasting
-
-        def write(value: int, tensor: torch.Tensor) -> None:
-            if (task.stage, value) in self.lasting:
-                self._replace(task.stage, value, tensor)
-                return
-            self.memory.add(tensor)
-            if value in values:
-                self.memory.drop(values[value])
-            values[value] = tensor
-
+    def execute(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting | None:
+        """Execute one instruction of a task. What other ranks take part in is only begun: it is executed by going
+        through what is returned."""
+        # Models of small operators spend as long here as in their kernels: the most frequent instructions come first,
+        # and only those that may wait make a generator.
+        values = self.held.get((task.stage, task.microbatch))
+        if values is None:
+            values = self.held[task.stage, task.microbatch] = {}
         match instruction:
-            case Load():
-                write(
-                    instruction.target, cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
-                )
-            case Count():
-                write(instruction.target, self._count(instruction.loss, load).clone())
             case Compute():
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
                 operator = instruction.operator
-                outputs = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
-                for target, tensor in zip(operator.outputs, outputs, strict=True):
-                    write(target, tensor)
-            case Collective():
-                piece, sizes = read(instruction.source), [read(value) for value in instruction.sizes]
-                write(instruction.target, (yield from self.transport.collective(task, instruction, piece, *sizes)))
-            case Slice():
-                source = read(instruction.source)
-                if instruction.pieces > 1:
-                    source = torch.chunk(source, instruction.pieces, instruction.dim)[instruction.piece].contiguous()
-                write(instruction.target, source)
-            case Send():
-                self.transport.send(task, instruction, cut(read(instruction.source), instruction.box))
-            case Receive():
-                whole = torch.empty(instruction.shape, dtype=getattr(torch, instruction.dtype), device=self.device)
-                for source_rank, box in instruction.pieces:
-                    piece = yield from self.transport.receive(task, instruction, source_rank, box)
-                    whole[tuple(slice(start, stop) for start, stop in box)] = piece
-                write(instruction.target, whole)
-            case Accumulate():
-                write(instruction.target, read(instruction.target) + read(instruction.source))
-            case Optimize():
-                weight, gradient_sum = read(instruction.weight), read(instruction.gradient)
-                write(instruction.target, self._optimized(task.stage, instruction, weight, gradient_sum))
-            case Assign():
-                write(instruction.target, read(instruction.source))
+                call = self._calls.get(id(operator))
+                if call is None:
+                    call = self._calls[id(operator)] = operator_call(operator, self.device)
+                made = call({t: self._read(task.stage, values, t) for t in operator.inputs})
+                for target, tensor in zip(operator.outputs, made, strict=True):
+                    self._write(task.stage, values, target, tensor)
             case Free():
                 self.most_values = max(self.most_values, sum(map(len, self.held.values())))
                 for value in instruction.values:
                     self.memory.drop(values.pop(value))
+            case Collective():
+                return self._exchange(task, instruction, values)
+            case Receive():
+                return self._receive(task, instruction, values)
+            case Send():
+                piece = self._read(task.stage, values, instruction.source)
+                self.transport.send(task, instruction, cut(piece, instruction.box))
+            case _:
+                self._write(task.stage, values, instruction.target, self._made(task, instruction, values, load))
+        return None
+
+    def _made(
+        self,
+        task: Task,
+        instruction: Load | Count | Slice | Accumulate | Optimize | Assign,
+        values: dict[int, torch.Tensor],
+        load: Callable[[int], Values],
+    ) -> torch.Tensor:
+        """What an instruction makes that is no operator of the graph."""
+        match instruction:
+            case Load():
+                return cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
+            case Count():
+                return self._count(instruction.loss, load).clone()
+            case Slice():
+                source = self._read(task.stage, values, instruction.source)
+                if instruction.pieces == 1:
+                    return source
+                return torch.chunk(source, instruction.pieces, instruction.dim)[instruction.piece].contiguous()
+            case Accumulate():
+                summed = self._read(task.stage, values, instruction.target)
+                added = self._read(task.stage, values, instruction.source)
+                # In place, as autograd does, where it is a sum over microbatches, of which nothing else is a view.
+                return summed.add_(added) if (task.stage, instruction.target) in self.lasting else summed + added
+            case Optimize():
+                weight = self._read(task.stage, values, instruction.weight)
+                gradient_sum = self._read(task.stage, values, instruction.gradient)
+                return self._optimized(task.stage, instruction, weight, gradient_sum)
+            case Assign():
+                return self._read(task.stage, values, instruction.source)
+
+    def _exchange(self, task: Task, instruction: Collective, values: dict[int, torch.Tensor]) -> Waiting:
+        piece, *sizes = (self._read(task.stage, values, v) for v in (instruction.source, *instruction.sizes))
+        result = yield from self.transport.collective(task, instruction, piece, *sizes)
+        self._write(task.stage, values, instruction.target, result)
+
+    def _receive(self, task: Task, instruction: Receive, values: dict[int, torch.Tensor]) -> Waiting:
+        whole = torch.empty(instruction.shape, dtype=getattr(torch, instruction.dtype), device=self.device)
+        for source_rank, box in instruction.pieces:
+            piece = yield from self.transport.receive(task, instruction, source_rank, box)
+            whole[tuple(slice(start, stop) for start, stop in box)] = piece
+        self._write(task.stage, values, instruction.target, whole)
+
+    def _read(self, stage: int, values: dict[int, torch.Tensor], value: int) -> torch.Tensor:
+        found = values.get(value)
+        return self.lasting[stage, value] if found is None else found
+
+    def _write(self, stage: int, values: dict[int, torch.Tensor], value: int, tensor: torch.Tensor) -> None:
+        if (stage, value) in self.lasting:
+            self._replace(stage, value, tensor)
+            return
+        self.memory.add(tensor)
+        if value in values:
+            self.memory.drop(values[value])
+        values[value] = tensor
 
     def _count(self, loss: int, load: Callable[[int], Values]) -> torch.Tensor:
         """The divisor of a mean loss in this iteration, computed once."""

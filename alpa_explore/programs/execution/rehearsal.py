@@ -61,7 +61,7 @@ def rehearse(program: Program, rank: int) -> tuple[RankExecutor, Rehearsal]:
             for instruction in instructions[rank]:
                 if isinstance(instruction, Count):
                     executor.counts[instruction.loss] = torch.empty((), device=META)
-                for _ in executor.execute(task, instruction, lambda _: inputs):
+                for _ in executor.execute(task, instruction, lambda _: inputs) or ():
                     raise AssertionError("nothing is waited for")
             rehearsed[stage, action] = Rehearsed(
                 change_bytes=memory.now_bytes - before,
