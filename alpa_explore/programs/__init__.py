@@ -14,5 +14,5 @@ updated weight. The runtime executes the same instructions with the same code on
 `execution` do not import each other. This package must not import the runtime, figures or the command line.
 
 Concepts that others use: Arriving, Box, Boxes, Collective, CollectiveCall, Compute, Count, Instruction, Lasting, Load,
-Optimize, PieceOptimizer, Program, RankExecutor, Receive, Send, StageDecision, Values.
+Memory, Optimize, PieceOptimizer, Program, RankExecutor, Receive, Send, StageDecision, Values.
 """

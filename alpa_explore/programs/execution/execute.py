@@ -29,7 +29,7 @@ from alpa_explore.programs.program import (
     Slice,
 )
 from alpa_explore.schedules.task import Action, Task
-from alpa_explore.tracing.aten import OperatorCall, operator_call
+from alpa_explore.tracing.aten import operator_call
 from alpa_explore.tracing.evaluate import counted_losses, mean_count
 
 Values: TypeAlias = Mapping[int, torch.Tensor]
@@ -93,7 +93,7 @@ class RankExecutor:
         """The largest number of values of microbatches held at once."""
         self.memory = Memory()
         self._step = 0
-        self._calls: dict[int, OperatorCall] = {}
+        self._calls: dict[int, Callable[[Values], tuple[torch.Tensor, ...]]] = {}
         """Identity of an operator of the program -> its call."""
         for number in self.stages:
             for lasting in program.stages[number].lasting[rank]:
