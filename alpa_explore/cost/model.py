@@ -88,6 +88,8 @@ class CostModel:
     _seen: dict[int, tuple[object, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of the signature, which avoids hashing it; the value keeps the signature alive, so that its id is not
     reused."""
+    _least: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """By the id of a signature in `_seen`."""
     _whole: dict[int, tuple[PricedOperator, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
     """By the id of the first, which the value keeps alive."""
     _pairs: dict[object, tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
@@ -192,6 +194,13 @@ class CostModel:
                 self._operators[signature] = self._price(graph.operators[index], graph.tensors)
             self._seen[id(signature)] = signature, self._operators[signature]
         return self._seen[id(signature)][1]
+
+    def least_seconds(self, graph: TrainingGraph, index: int) -> float:
+        """Those of the fastest strategy of an operator."""
+        least = self._least.get(id(graph.signatures[index]))
+        if least is None:
+            least = self._least[id(graph.signatures[index])] = float(self.operator(graph, index).seconds.min())
+        return least
 
     def whole(self, priced: PricedOperator) -> PricedOperator:
         """An operator of `operator` with the one strategy that divides nothing."""

@@ -31,8 +31,9 @@ COMPOSED_GAP = 0.8 * TOLERANCE
 """Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Not critical: half or
 twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
-KEPT_GRAPHS = 4
-"""Layered graphs whose chains and stages a worker keeps: a plan has at most four versions of rematerialisation."""
+KEPT_GRAPHS = 36
+"""Layered graphs whose chains and stages a worker keeps: up to four versions of rematerialisation, of nine B that are
+compared."""
 KEPT_MESHES = 24
 """Meshes whose costs and block subproblems a worker keeps, because stages are bounded, composed and made to fit on the
 same mesh: 6 MB each for Llama-3-70B. A cluster of 8x8 has 21."""

@@ -295,7 +295,7 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
     """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
     ends = number[edge.a], number[edge.b]
     if strategy is None:
-        return replace(edge, a=ends[0], b=ends[1])
+        return edge.between(*ends)
     kept = slice(strategy, strategy + 1)
     exposed, whole, launches = (
         None if figures is None else EdgeMatrix.of(figures.whole[kept])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
 from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
+from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
@@ -99,13 +100,12 @@ class _Builder:
         each_block = stored and not each_iteration
         together = self.stage.layered.exchanged_with.get(tensor, 0.0) if each_block else 0.0
         edge = Resharding(subject, specs, targets, stored, together)
-        matrix = partial(self.matrix, edge)
-        exposed = matrix(partial(self.exposed_seconds, ends, times, each_iteration))
+        exposed = self.matrix(edge, self.exposed_seconds, ends, times, each_iteration)
         whole = launches = None
         if stored and self.overlap.hides_stored:
-            whole = matrix(partial(self.unhidden_seconds, each_iteration))
+            whole = self.matrix(edge, self.unhidden_seconds, each_iteration)
         if self.model.mesh.call_seconds and not stored:  # few launches exchange all that is stored
-            launches = matrix(partial(self.launching, times))
+            launches = self.matrix(edge, self.launching, times)
         self.edges.append(
             Edge(
                 a=a,
@@ -123,15 +123,17 @@ class _Builder:
             )
         )
 
-    def matrix(self, edge: Resharding, figures: Callable[[Resharding, CostModel], Floats]) -> EdgeMatrix:
-        """`figures` of the pairs of strategies of an edge; those of some pairs are not kept by the model."""
+    def matrix(self, edge: Resharding, figures: Callable[..., Floats], *about: object) -> EdgeMatrix:
+        """`figures(*about, edge, model)` of the pairs of strategies of an edge. Where these are too many to keep they
+        are computed for those that are asked for, which the model does not keep either."""
         shape = len(edge.sources), len(edge.targets)
-        return EdgeMatrix.computing(shape, partial(figures, edge, self.model), partial(self.some_pairs, figures, edge))
+        if shape[0] * shape[1] <= tuning.MOST_PAIRS_KEPT:
+            return EdgeMatrix.of(figures(*about, edge, self.model))
 
-    def some_pairs(
-        self, figures: Callable[[Resharding, CostModel], Floats], edge: Resharding, rows: Ints, columns: Ints
-    ) -> Floats:
-        return figures(edge.between(rows, columns), self.model.without_memo_of_pairs())
+        def some(rows: Ints, columns: Ints) -> Floats:
+            return figures(*about, edge.between(rows, columns), self.model.without_memo_of_pairs())
+
+        return EdgeMatrix(shape, None, some)
 
     def exposed_seconds(
         self, ends: tuple[Node, Node], times: int, each_iteration: bool, edge: Resharding, model: CostModel

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.stage import tuning
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -25,13 +24,6 @@ class EdgeMatrix:
     def of(cls, matrix: Floats) -> EdgeMatrix:
         """The figures of a matrix."""
         return cls((matrix.shape[0], matrix.shape[1]), matrix)
-
-    @classmethod
-    def computing(
-        cls, shape: tuple[int, int], every: Callable[[], Floats], some: Callable[[Ints, Ints], Floats]
-    ) -> EdgeMatrix:
-        """Those of `every` pair, now, unless they are too many to keep; else `some` of them when they are asked for."""
-        return cls(shape, None, some) if shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT else cls.of(every())
 
     @property
     def whole(self) -> Floats:
@@ -90,6 +82,24 @@ class Edge:
     """Host seconds to launch its collectives in a microbatch, as `exposed`; None where launches take none."""
     whole: EdgeMatrix | None = None
     """Seconds with nothing hidden; None where `exposed` is that."""
+
+    def between(self, a: int, b: int) -> Edge:
+        """The edge between nodes of other numbers. Written out: `dataclasses.replace` takes four times as long, and
+        composition makes hundreds of thousands of edges."""
+        return Edge(
+            a=a,
+            b=b,
+            tensor=self.tensor,
+            exposed=self.exposed,
+            source_specs=self.source_specs,
+            target_specs=self.target_specs,
+            times=self.times,
+            each_iteration=self.each_iteration,
+            stored=self.stored,
+            together=self.together,
+            launches=self.launches,
+            whole=self.whole,
+        )
 
     @property
     def unhidden(self) -> EdgeMatrix:

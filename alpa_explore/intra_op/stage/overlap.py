@@ -109,14 +109,13 @@ class Overlap:
             if device.software.gradient_sync != "overlapped":
                 return seconds
             return exposed_beside(self._per_byte(product) * edge.tensor.bytes, seconds, device.software)
-        least = self._least(product)
         # No framework's grouped products hide the gathering of the tokens that they route.
         if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
             return seconds
-        return model.beside_product(edge.tensor, edge.sources, edge.targets, least)
+        return model.beside_product(edge.tensor, edge.sources, edge.targets, self._least(product))
 
     def _least(self, operator: int) -> float:
-        return float(self.model.operator(self.graph, operator).seconds.min())
+        return self.model.least_seconds(self.graph, operator)
 
     def _per_byte(self, product: int) -> float:
         """Seconds that are computed beside each byte that is resharded where weights of a product are."""
