@@ -54,12 +54,12 @@ def kernel_name(
     """
     if device.measured is None:
         return None
-    if is_view(operator.kind) and not operator.flops and not operator.bytes_accessed:
-        return VIEW
     if operator.fused is not None and operator.low is None:
         family = f"compiled {operator.fused.name}"
         share = strategy.work_share
         return KernelName(f"{family} {share:.4g}", family, operator.fused.bytes * share)
+    if is_view(operator.kind) and not operator.flops and not operator.bytes_accessed:
+        return None if device.software.fuses_pointwise else VIEW  # compiled code calls no views
     if operator.phase is Phase.UPDATE and device.software.states == "8-bit":
         return None
     is_part = operator.joined is not None or not operator.launches or not operator.stored

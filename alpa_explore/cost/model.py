@@ -196,7 +196,7 @@ class CostModel:
         return self._seen[id(signature)][1]
 
     def least_seconds(self, graph: TrainingGraph, index: int) -> float:
-        """Those of the fastest strategy of an operator."""
+        """Seconds of the fastest strategy of an operator."""
         least = self._least.get(id(graph.signatures[index]))
         if least is None:
             least = self._least[id(graph.signatures[index])] = float(self.operator(graph, index).seconds.min())

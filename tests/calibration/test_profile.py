@@ -16,6 +16,7 @@ from alpa_explore.calibration.profiling.timing import Timed
 from alpa_explore.calibration.profiling.wanted import WantedKernel, plan_kernels, wanted_kernels
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store, this_host
+from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.cost.compute import compute_seconds, least_seconds
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.measured import VIEW, is_measured, measured_kernel
@@ -424,6 +425,8 @@ def test_a_view_takes_time_where_the_host_that_calls_it_is_the_device(plan: ax.P
     assert len(views) > 10
     for operator in views:
         assert model.operator(graph, operator.index).seconds.max() == found.seconds > 1e-7
+    compiled = CostModel(replace(device, software=load_software("compiled")), model.mesh)
+    assert all(compiled.operator(graph, operator.index).seconds.max() == 0 for operator in views), "it calls no views"
 
 
 def test_the_steps_of_the_optimizer_come_before_what_matters_little(plan: ax.Plan) -> None:

@@ -169,7 +169,7 @@ def kernel_call(wanted: WantedKernel, device: str) -> Callable[..., tuple[Tensor
 
 
 def as_in_a_run(wanted: WantedKernel, kind: str) -> Callable[..., tuple[Tensor, ...]]:
-    """`kernel_call`; on a CPU with what a rank does about a value beside it, which takes the same core's time."""
+    """`kernel_call`; on a CPU with the bookkeeping of a rank for each value, which takes the same core's time."""
     call, memory = kernel_call(wanted, kind), Memory()
     if kind != "cpu":
         return call
